@@ -1,0 +1,222 @@
+"""A network with adaptive batch-norm layers, and the three ways to ask it.
+
+``run`` adapts the statistics (a proposal, until the layers commit); ``settled`` answers with what
+was committed; ``source`` answers as the network did before anything was adapted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm import surgery
+from driftnorm.layers import AdaptiveBatchNorm, Mode
+from driftnorm.probe import Layout, probe
+
+__all__ = ["Call", "ConvertedNetwork"]
+
+
+class Call(NamedTuple):
+    """What the network is called with: the batch, and whatever else its ``forward`` takes."""
+
+    x: Tensor
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+
+    def first(self, count: int) -> Call:
+        """The first samples; all of them if other arguments may belong to the whole batch."""
+        return self if self.args or self.kwargs else Call(self.x[:count])
+
+    def channels_last(self) -> Call:
+        """The same batch in channels-last layout, if it has four axes."""
+        if self.x.dim() != 4:
+            return self
+        return self._replace(x=self.x.contiguous(memory_format=torch.channels_last))
+
+
+class ConvertedNetwork(nn.Module):
+    """Owns the copy of the network (or, in place, the network itself).
+
+    Args:
+        network: The trained network.
+        logits: Takes the logits out of what the network returns.
+        channels_last: Run in channels-last layout; ``None`` decides on the first batch.
+        inplace: Convert ``network`` itself.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        logits: Callable[[Any], Tensor] | None,
+        channels_last: bool | None,
+        inplace: bool,
+    ) -> None:
+        super().__init__()
+        network = getattr(network, "_orig_mod", network)  # what torch.compile wraps
+        self.inplace = inplace
+        self._training = {m: m.training for m in network.modules()} if inplace else {}
+        self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
+        self.network = network if inplace else copy.deepcopy(network)
+        self._surgery = surgery.convert(self.network)
+        self.network.requires_grad_(False)
+        self.network.eval()
+        self._select_logits = logits
+        # In place, the caller's own parameters would change layout: only when asked.
+        self._channels_last = False if inplace and channels_last is None else channels_last
+        self._laid_out = False
+        self.features: tuple[Tensor, Tensor] | None = None
+        self._feature_hook: torch.utils.hooks.RemovableHandle | None = None
+
+    @property
+    def layers(self) -> dict[str, AdaptiveBatchNorm]:
+        """The adaptive layers by dotted name; a shared one under each of its names."""
+        return self._surgery.layers
+
+    @property
+    def kind(self) -> str:
+        """Class name of the network."""
+        return type(self.network).__name__
+
+    def train(self, mode: bool = True) -> ConvertedNetwork:
+        """Stays in evaluation mode: dropout and stochastic depth would spoil the predictions."""
+        super().train(mode)
+        self.network.eval()
+        return self
+
+    # ------------------------------------------------------------------ asking
+
+    def run(self, call: Call) -> tuple[Any, Tensor]:
+        """One adapting pass: the network's output, and the logits in it."""
+        for layer in self.layers.values():
+            layer.begin()
+        output = self._call(call)
+        return output, self.logits(output)
+
+    def settled(self, call: Call) -> Any:
+        """The output with the committed statistics and the current parameters."""
+        with self._mode("settled"), torch.no_grad():
+            return self._call(call)
+
+    def source(self, call: Call, parameters: Mapping[str, Tensor]) -> Any:
+        """The output with source statistics and the given (source) parameters."""
+        with self._mode("source"), torch.no_grad():
+            if not parameters:
+                return self._call(call)
+            every = (call.x, *call.args)
+            return torch.func.functional_call(
+                self.network, dict(parameters), every, dict(call.kwargs)
+            )
+
+    def logits(self, output: Any) -> Tensor:
+        """The logits in an output of the network."""
+        logits = output if self._select_logits is None else self._select_logits(output)
+        if isinstance(logits, Tensor) and logits.dim() >= 2:
+            return logits
+        got = (
+            f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        )
+        raise TypeError(
+            f"expected logits of shape (N, K) or (N, K, ...) from {self.kind}, got {got}; "
+            f"pass `logits=` a function that takes them out of its output."
+        )
+
+    def _call(self, call: Call) -> Any:
+        try:
+            return self.network(call.x, *call.args, **call.kwargs)
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeError(
+                f"{self.kind} failed on a batch of shape {tuple(call.x.shape)} and dtype "
+                f"{call.x.dtype}: {error}"
+            ) from error
+
+    @contextmanager
+    def _mode(self, mode: Mode) -> Iterator[None]:
+        for layer in self.layers.values():
+            layer.mode = mode
+        try:
+            yield
+        finally:
+            for layer in self.layers.values():
+                layer.mode = "adapt"
+
+    # ------------------------------------------------------------------ learning how it runs
+
+    def lay_out(self, call: Call, parameters: Mapping[str, Tensor]) -> Call:
+        """Settle the memory layout on the first batch; returns the batch in it."""
+        if not self._laid_out:
+            if self._channels_last is None:
+                self._channels_last = self._prefers_channels_last(call.first(2), parameters)
+            elif self._channels_last:
+                _set_layout(self.network, torch.channels_last)
+            self._laid_out = True
+        return call.channels_last() if self._channels_last else call
+
+    def _prefers_channels_last(self, call: Call, parameters: Mapping[str, Tensor]) -> bool:
+        """Switch to the layout that the kernels like best, where it changes nothing but speed."""
+        convolves = any(isinstance(m, nn.Conv2d) for m in self.network.modules())
+        if not convolves or call.x.dim() != 4 or call.x.device.type not in ("cpu", "cuda"):
+            return False
+        plain = self.logits(self.source(call, parameters))
+        _set_layout(self.network, torch.channels_last)
+        try:
+            moved = self.logits(self.source(call.channels_last(), parameters))
+            same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
+        except RuntimeError:  # for example a `.view` that needs the contiguous layout
+            same = False
+        if not same:
+            _set_layout(self.network, torch.contiguous_format)
+        return same
+
+    def discover(self, call: Call, classifier: str | None, needs_classifier: bool) -> Layout:
+        """Forward order of the layers and the classifier's name, from one pass."""
+        return probe(
+            self.network,
+            self.layers,
+            lambda: self.logits(self.source(call.first(2), {})),
+            classifier,
+            needs_classifier,
+        )
+
+    def watch(self, classifier: str | None) -> None:
+        """Keep what goes into and comes out of the classifier in ``features``; ``None`` stops."""
+        if self._feature_hook is not None:
+            self._feature_hook.remove()
+            self._feature_hook = None
+        if classifier is not None:
+            linear = self.network.get_submodule(classifier)
+            self._feature_hook = linear.register_forward_hook(self._take_features)
+
+    def _take_features(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        self.features = (inputs[0].detach(), output.detach())
+
+    # ------------------------------------------------------------------ leaving
+
+    def bake(self, classifier: str | None, weight: Tensor | None) -> nn.Module:
+        """A plain copy with the settled statistics and, if given, a new classifier weight."""
+        watched = self._feature_hook is not None
+        self.watch(None)  # the hook would drag this object into the copy
+        baked = surgery.bake(self.network, self._surgery)
+        if watched:
+            self.watch(classifier)
+        if classifier is not None and weight is not None:
+            surgery.set_linear(baked.get_submodule(classifier), weight)
+        return _set_layout(baked, torch.contiguous_format)
+
+    def revert(self) -> nn.Module:
+        """Undo a conversion in place: original layers, modes and gradient flags."""
+        self.watch(None)
+        self._surgery.revert(self.network)
+        for module, training in self._training.items():
+            module.training = training
+        for parameter, wanted in self._gradients.items():
+            parameter.requires_grad_(wanted)
+        return self.network
+
+
+def _set_layout(network: nn.Module, layout: torch.memory_format) -> nn.Module:
+    return network.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,69 @@
+"""Look at what comes in: errors for wrong input, warnings for likely slips."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm.functional import Moments
+
+__all__ = ["check_input", "looks_unnormalized", "own_tensor", "refuse_export"]
+
+
+def refuse_export() -> None:
+    """A live adapter keeps state, which an exported graph would silently drop."""
+    if torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "a live adapter cannot be exported: its graph would keep the statistics of the moment "
+            "and never adapt. Export `adapter.bake()`, a plain network, or use "
+            "`driftnorm.export_onnx(adapter, ...)`."
+        )
+
+
+def check_input(x: object, network: nn.Module) -> Tensor:
+    """Raise on anything but a floating-point batch on the network's device."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"`x` must be a tensor with a batch axis, got {type(x).__name__}.")
+    if x.dim() < 2:
+        raise ValueError(
+            f"`x` must have a batch axis and a channel axis, got shape {tuple(x.shape)}; "
+            f"for a single image use `x.unsqueeze(0)`."
+        )
+    reads_integers = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
+    if not x.is_floating_point() and not reads_integers:
+        raise TypeError(
+            f"`x` must be floating point, got {x.dtype}; convert images with "
+            f"`x.float() / 255` and normalise them as the network was trained."
+        )
+    home = next((p.device for p in network.parameters()), x.device)
+    if x.device != home:
+        raise ValueError(
+            f"`x` is on {x.device} but the network is on {home}; "
+            f"move one of them: `x.to({str(home)!r})` or `adapter.to({str(x.device)!r})`."
+        )
+    return x
+
+
+def own_tensor(value: object) -> object:
+    """A tensor that autograd may use: detached, and copied out of inference mode."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.clone() if value.is_inference() else value.detach()
+
+
+def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None) -> str | None:
+    """Why a batch of images looks as if it missed the network's normalisation, or ``None``."""
+    if x.dim() != 4 or x.shape[1] not in (1, 3) or x.numel() == 0 or bool((x < 0).any()):
+        return None
+    highest = float(x.max())
+    if highest > 20:
+        return f"its values go up to {highest:.0f}, as if they were bytes"
+    if first is None or source is None:
+        return None
+    shift = ((first.mean - source.mean).abs() / (source.var + 1e-5).sqrt()).median()
+    if float(shift) > 1:
+        return (
+            f"it has no negative value, and the first batch-norm layer sees activations that are "
+            f"{float(shift):.1f} standard deviations from those of training"
+        )
+    return None

@@ -1,0 +1,191 @@
+"""The adaptive batch-norm layer: source moments, test-time statistics and a gradient path.
+
+The layer knows nothing of losses, optimisers or streams. An adapter opens a pass with
+:meth:`AdaptiveBatchNorm.begin`, runs the network, and makes what the pass proposed the layer's
+state with :meth:`AdaptiveBatchNorm.commit`, or forgets it by opening the next pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm.functional import Moments, batch_moments, gprebn, normalize, statistics_dtype
+from driftnorm.statistics import Source, Statistics, Tracked
+
+__all__ = ["AdaptiveBatchNorm", "GradientPath", "Mode"]
+
+GradientPath: TypeAlias = Literal["preserved", "detached"]
+Mode: TypeAlias = Literal["adapt", "settled", "source"]
+
+_STATISTICS_BUFFERS = ("source_mean", "source_var", "tracked_mean", "tracked_var")
+
+
+class AdaptiveBatchNorm(nn.Module):
+    """Batch norm over ``(N, C, ...)`` whose normalising statistics are a choice.
+
+    Args:
+        weight: gamma, or ``None``.
+        bias: beta, or ``None``.
+        source: The statistics the network was trained with, or ``None`` if it kept none.
+        channels: How many channels the layer has.
+        eps: As in the layer that this one stands for.
+        tail: What the replaced layer did after normalising (timm's fused activation).
+
+    Attributes:
+        statistics: Which moments normalise (default: the source's).
+        gradient: ``"preserved"`` is eq. 6; ``"detached"`` stops the gradient at the statistics.
+        mode: ``"adapt"`` follows ``statistics``; ``"settled"`` uses what was committed so far;
+            ``"source"`` is the layer as it was trained.
+    """
+
+    # nn.Module's __getattr__ would type these as Tensor | Module.
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    source_mean: Tensor | None
+    source_var: Tensor | None
+    tracked_mean: Tensor
+    tracked_var: Tensor
+    tracked_batches: Tensor
+
+    def __init__(
+        self,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        source: Moments | None,
+        channels: int,
+        eps: float,
+        tail: nn.Module | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = channels
+        self.eps = eps
+        self.tail = tail
+        self.statistics: Statistics = Source()
+        self.gradient: GradientPath = "preserved"
+        self.mode: Mode = "adapt"
+        self.register_parameter("weight", _parameter(weight))
+        self.register_parameter("bias", _parameter(bias))
+        dtype = torch.float32
+        if source is not None:
+            dtype = statistics_dtype(source.mean.dtype)
+        elif weight is not None:
+            dtype = statistics_dtype(weight.dtype)
+        for name in ("mean", "var"):
+            value: Tensor | None = None if source is None else getattr(source, name)
+            copy = None if value is None else value.detach().to(dtype, copy=True)
+            self.register_buffer(f"source_{name}", copy)
+        empty = Tracked.empty(torch.empty(channels, dtype=dtype, device=device))
+        self.register_buffer("tracked_mean", empty.mean)
+        self.register_buffer("tracked_var", empty.var)
+        self.register_buffer("tracked_batches", empty.batches)
+        self._pending: Tracked | None = None
+
+    @property
+    def source(self) -> Moments | None:
+        """The statistics of the trained network, if it kept any."""
+        if self.source_mean is None or self.source_var is None:
+            return None
+        return Moments(self.source_mean, self.source_var)
+
+    @property
+    def tracked(self) -> Tracked:
+        """The committed state. Replaced as a whole, never changed in place."""
+        return Tracked(self.tracked_mean, self.tracked_var, self.tracked_batches)
+
+    @tracked.setter
+    def tracked(self, state: Tracked) -> None:
+        self.tracked_mean, self.tracked_var, self.tracked_batches = state
+
+    @property
+    def pending(self) -> Tracked | None:
+        """What the current pass proposes, if the layer was called in it."""
+        return self._pending
+
+    def begin(self) -> None:
+        """Open a pass: what an earlier, uncommitted pass proposed is forgotten."""
+        self._pending = None
+
+    def commit(self) -> None:
+        """Make the last proposal the state."""
+        if self._pending is not None:
+            self.tracked, self._pending = self._pending, None
+
+    def forget(self) -> None:
+        """Back to nothing seen."""
+        self.tracked = Tracked.empty(self.tracked_mean)
+        self._pending = None
+
+    def settled(self) -> Moments:
+        """The fixed statistics that stand for all that was committed."""
+        return self.statistics.settled(self.tracked, self.source)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise ``x`` as ``mode``, ``statistics`` and ``gradient`` say."""
+        if x.dim() < 2 or x.shape[1] != self.num_features:
+            raise ValueError(
+                f"a batch-norm layer expected {self.num_features} channels on axis 1, "
+                f"got an input of shape {tuple(x.shape)}."
+            )
+        y = self._normalized(x)
+        return y if self.tail is None else self.tail(y)
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        affine = (self.weight, self.bias, self.eps)
+        # One value a channel has no variance: such a batch says nothing about the statistics.
+        measurable = x.numel() // self.num_features > 1
+        if self.mode == "adapt" and measurable:
+            with_gradient = torch.is_grad_enabled() and (x.requires_grad or self._trainable)
+            preserve = with_gradient and self.gradient == "preserved"
+            if not (preserve or self.statistics.uses_batch):
+                used, _ = self.statistics.propose(self.tracked, _NO_MOMENTS, self.source)
+                return normalize(x, used.mean, used.var, *affine)
+            batch = batch_moments(x)
+            # A layer used twice in a pass goes on from its own first proposal.
+            before = self.tracked if self._pending is None else self._pending
+            used, self._pending = self.statistics.propose(before, batch, self.source)
+            if preserve:
+                return gprebn(x, used.mean, used.var, *affine, moments=batch)
+            return normalize(x, used.mean, used.var, *affine)
+        fixed = self._fixed(x)
+        return normalize(x, fixed.mean, fixed.var, *affine)
+
+    def _fixed(self, x: Tensor) -> Moments:
+        if self.source is not None:
+            return self.source if self.mode == "source" else self.settled()
+        if self.mode == "source" or int(self.tracked_batches) == 0:
+            # A network that was trained without running statistics uses the batch's own.
+            return batch_moments(x)
+        return self.settled()
+
+    @property
+    def _trainable(self) -> bool:
+        return any(p is not None and p.requires_grad for p in (self.weight, self.bias))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveBatchNorm:
+        """Move with the network, but keep statistics in float32 or wider under ``.half()``."""
+        kept = {name: self._buffers[name] for name in _STATISTICS_BUFFERS}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, before in kept.items():
+            after = self._buffers[name]
+            if before is not None and after is not None:
+                wide = statistics_dtype(after.dtype)
+                if wide != after.dtype:
+                    self._buffers[name] = before.to(device=after.device, dtype=wide)
+        self._pending = None
+        return self
+
+    def extra_repr(self) -> str:
+        """The choices of this layer."""
+        return f"{self.num_features}, eps={self.eps}, {self.statistics}, gradient={self.gradient!r}"
+
+
+_NO_MOMENTS = Moments(torch.empty(0), torch.empty(0))
+
+
+def _parameter(value: Tensor | None) -> nn.Parameter | None:
+    return None if value is None else nn.Parameter(value.detach().clone(), requires_grad=False)

@@ -1,0 +1,42 @@
+"""What the registry knows of a method."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from driftnorm.recipe import Recipe
+
+__all__ = ["Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named recipe.
+
+    Attributes:
+        name: What users type.
+        build: Keyword arguments -> recipe; its signature is the method's configuration.
+        paper: Where it comes from.
+        summary: One line.
+        helps: When to take it.
+        hurts: When not to.
+    """
+
+    name: str
+    build: Callable[..., Recipe]
+    paper: str
+    summary: str
+    helps: str
+    hurts: str
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The keyword arguments that ``build`` takes."""
+        return tuple(inspect.signature(self.build).parameters)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with the paper's defaults; its properties are the method's facts."""
+        return self.build()

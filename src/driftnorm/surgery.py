@@ -1,0 +1,182 @@
+"""Find the batch-norm layers of any network, put adaptive ones in their place, and back.
+
+This is the only module that knows foreign batch-norm classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from driftnorm.functional import Moments
+from driftnorm.layers import AdaptiveBatchNorm
+
+__all__ = [
+    "NoBatchNormError",
+    "Surgery",
+    "bake",
+    "convert",
+    "describe_norms",
+    "find_batch_norms",
+    "set_linear",
+]
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Layers without trained parameters whose buffers play that part, known by name so that neither
+# torchvision nor timm nor detectron2 needs to be importable.
+_FROZEN = {"FrozenBatchNorm2d", "FrozenBatchNormAct2d"}
+
+
+class NoBatchNormError(ValueError):
+    """The network has no batch-norm layer to adapt."""
+
+
+@dataclass
+class Surgery:
+    """What was replaced: the adaptive layer and the original one, under each dotted name."""
+
+    layers: dict[str, AdaptiveBatchNorm]
+    originals: dict[str, nn.Module]
+
+    def revert(self, network: nn.Module) -> None:
+        """Put the original layers back."""
+        for name, original in self.originals.items():
+            _set(network, name, original.to(self.layers[name].tracked_mean.device))
+
+
+def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
+    """Every batch-norm layer of ``network`` by dotted name, shared ones under each of their names.
+
+    Raises:
+        TypeError: For a subclass of batch norm with a ``forward`` of its own that is not known.
+    """
+    found = {}
+    for name, module in network.named_modules(remove_duplicate=False):
+        if isinstance(module, _BatchNorm) or type(module).__name__ in _FROZEN:
+            _check_known(name, module)
+            found[name] = module
+    return found
+
+
+def convert(network: nn.Module) -> Surgery:
+    """Replace the batch-norm layers of ``network``, in place, by adaptive ones.
+
+    The source statistics stay the normalising ones until somebody chooses others, so the converted
+    network computes what it did before.
+    """
+    originals = find_batch_norms(network)
+    replacements: dict[int, AdaptiveBatchNorm] = {}  # one for one, so that sharing is kept
+    layers = {}
+    for name, original in originals.items():
+        layer = replacements.get(id(original))
+        if layer is None:
+            layer = replacements[id(original)] = _adaptive(original)
+        _set(network, name, layer)
+        layers[name] = layer
+    return Surgery(layers, originals)
+
+
+def bake(network: nn.Module, surgery: Surgery) -> nn.Module:
+    """A copy of the adapted ``network`` with ordinary batch norm that holds the settled statistics.
+
+    The layers are of the classes that the network came with, so its state dict loads into the
+    same architecture anywhere.
+    """
+    baked = copy.deepcopy(network)
+    plain: dict[int, nn.Module] = {}
+    for name, layer in surgery.layers.items():
+        if id(layer) not in plain:
+            plain[id(layer)] = _plain(layer, surgery.originals[name])
+        _set(baked, name, plain[id(layer)])
+    return baked.eval()
+
+
+def describe_norms(network: nn.Module) -> str:
+    """The normalisation layers of ``network`` in words, e.g. ``LayerNorm x25``."""
+    names = (type(m).__name__ for m in network.modules() if "norm" in type(m).__name__.lower())
+    counted = Counter(names)
+    return ", ".join(f"{name} x{count}" for name, count in counted.most_common()) or "none"
+
+
+def set_linear(linear: nn.Module, weight: torch.Tensor) -> None:
+    """Give a linear classifier other weights and no bias."""
+    assert isinstance(linear, nn.Linear)
+    linear.weight.data = weight.detach().to(linear.weight.dtype, copy=True)
+    if linear.bias is not None:
+        linear.bias.data = torch.zeros_like(linear.bias)
+
+
+# Foreign modules are typed Any from here on: this is the border where attributes are probed.
+def _check_known(name: str, module: Any) -> None:
+    if any(nn.parameter.is_lazy(t) for t in (module.running_mean, module.weight)):
+        raise TypeError(
+            f"layer `{name}` is a {type(module).__name__} that has not seen its first batch; "
+            f"run one batch through the network before adapting it."
+        )
+    own_forward = type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    if own_forward and type(module).__name__ not in _FROZEN and not _is_timm_fused(module):
+        raise TypeError(
+            f"layer `{name}` is a {type(module).__module__}.{type(module).__qualname__}, a batch "
+            f"norm with a forward of its own that driftnorm cannot see into. Replace it by the "
+            f"torch layer it extends, followed by a module that does the rest."
+        )
+
+
+def _is_timm_fused(module: nn.Module) -> bool:
+    """Whether it is one of timm's batch norms, which also drop and activate."""
+    from_timm = type(module).__module__.split(".")[0] == "timm"
+    return from_timm and {"drop", "act"} <= set(module._modules)
+
+
+def _adaptive(original: Any) -> AdaptiveBatchNorm:
+    mean, var, weight, bias = (
+        original.running_mean,
+        original.running_var,
+        original.weight,
+        original.bias,
+    )
+    source = Moments(mean, var) if mean is not None and var is not None else None
+    known = next((t for t in (mean, weight) if t is not None), None)
+    channels = original.num_features if known is None else known.shape[0]
+    device = None if known is None else known.device
+    tail = nn.Sequential(original.drop, original.act) if _is_timm_fused(original) else None
+    layer = AdaptiveBatchNorm(weight, bias, source, channels, original.eps, tail, device)
+    for hooks in _HOOKS:
+        getattr(layer, hooks).update(getattr(original, hooks))
+    return layer.eval()
+
+
+@torch.no_grad()
+def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
+    if layer.source is None and int(layer.tracked_batches) == 0:
+        raise RuntimeError(
+            "cannot bake: the network keeps no source statistics (track_running_stats=False) and "
+            "no batch was seen yet; run the adapter on some data first."
+        )
+    plain: Any = copy.deepcopy(original)
+    settled = layer.settled()
+    affine = (("weight", layer.weight), ("bias", layer.bias))
+    statistics = (("running_mean", settled.mean), ("running_var", settled.var))
+    for name, value in (*affine, *statistics):
+        holder = getattr(plain, name)
+        if value is None:
+            continue
+        if holder is None:  # a layer without running statistics gets some
+            plain.register_buffer(name, value.detach().clone())
+        else:
+            holder.data = value.detach().to(holder.dtype, copy=True)
+    if isinstance(plain, _BatchNorm):
+        plain.track_running_stats = True
+    done: nn.Module = plain.to(layer.tracked_mean.device).requires_grad_(False)
+    return done
+
+
+def _set(network: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    network.get_submodule(parent)._modules[child] = module

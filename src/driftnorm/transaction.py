@@ -1,0 +1,126 @@
+"""Make a batch all or nothing: remember the state before it, and put it back if it fails."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm.functional import statistics_dtype
+from driftnorm.guard import GuardState
+from driftnorm.heads import HeadState
+from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.statistics import Tracked
+
+__all__ = ["Learner", "Undo", "is_finite"]
+
+
+def is_finite(tensors: list[Tensor]) -> bool:
+    """Whether all numbers are finite, with one synchronisation and no full-size temporary."""
+    sums = [t.detach().sum(dtype=statistics_dtype(t.dtype)) for t in tensors if t.numel()]
+    return not sums or bool(torch.isfinite(torch.stack(sums)).all())
+
+
+class Learner:
+    """The trainable parameters, their values at the start, and the optimiser."""
+
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.parameters = dict(parameters)
+        self.optimizer = optimizer
+        self.start = {name: p.detach().clone() for name, p in parameters.items()}
+
+    def optimizer_state(self) -> list[dict[str, Any]]:
+        """A copy of the optimiser's state, parameter by parameter."""
+        state = self.optimizer.state
+        return [
+            {k: v.clone() if isinstance(v, Tensor) else v for k, v in state[p].items()}
+            if p in state
+            else {}
+            for p in self.parameters.values()
+        ]
+
+    def set_optimizer_state(self, states: list[dict[str, Any]]) -> None:
+        """Put a copy made by :meth:`optimizer_state` back."""
+        fresh: defaultdict[Any, Any] = defaultdict(dict)
+        for p, state in zip(self.parameters.values(), states, strict=True):
+            if state:
+                fresh[p] = state
+        self.optimizer.state = fresh
+
+    @torch.no_grad()
+    def set_parameters(self, values: Mapping[str, Tensor]) -> None:
+        """Overwrite the parameters in place."""
+        for name, p in self.parameters.items():
+            p.copy_(values[name])
+
+    def restart(self) -> None:
+        """Source values, untouched optimiser."""
+        self.set_parameters(self.start)
+        self.optimizer.state = defaultdict(dict)
+
+    def descend(self, loss: Tensor) -> bool:
+        """One step down; false if the loss, a gradient or a parameter after it is not finite."""
+        parameters = list(self.parameters.values())
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        if not is_finite([loss, *(g for g in gradients if g is not None)]):
+            return False
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return is_finite([*parameters])
+
+    def apply(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Move the start values and the optimiser's moments along with the parameters."""
+        self.start = {name: fn(value) for name, value in self.start.items()}
+        for state in self.optimizer.state.values():
+            for key, value in state.items():
+                # Step counters are scalars that stay where the optimiser put them.
+                if isinstance(value, Tensor) and value.dim():
+                    state[key] = fn(value)
+
+    @torch.no_grad()
+    def distance(self) -> float:
+        """How far the parameters have moved, as a share of their length at the start."""
+        moved = [(p - self.start[n]).float().norm() for n, p in self.parameters.items()]
+        length = [value.float().norm() for value in self.start.values()]
+        return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
+
+
+class Undo:
+    """The state before a batch. Statistics, head and guard are replaced, never changed in place,
+    so references suffice; parameters and optimiser state are copied.
+    """  # noqa: D205
+
+    def __init__(
+        self,
+        layers: Mapping[str, AdaptiveBatchNorm],
+        learner: Learner | None,
+        head: HeadState | None,
+        guard: GuardState,
+        batches: int,
+    ) -> None:
+        self._layers = layers
+        self._tracked: dict[str, Tracked] = {name: layer.tracked for name, layer in layers.items()}
+        self._learner = learner
+        if learner is not None:
+            self._parameters = {n: p.detach().clone() for n, p in learner.parameters.items()}
+            self._optimizer = learner.optimizer_state()
+        self.head = head
+        self.guard = guard
+        self.batches = batches
+
+    def __call__(self) -> None:
+        """Put statistics, parameters and optimiser back; the caller takes head and guard."""
+        for name, layer in self._layers.items():
+            layer.begin()
+            layer.tracked = self._tracked[name]
+        if self._learner is not None:
+            self._learner.set_parameters(self._parameters)
+            self._learner.set_optimizer_state(self._optimizer)
+            self._learner.optimizer.zero_grad(set_to_none=True)
