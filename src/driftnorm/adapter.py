@@ -77,6 +77,11 @@ class Adapter(nn.Module):
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it."""
 
+    @property
+    @abstractmethod
+    def alarms(self) -> int:
+        """How many times the guard found adaptation harmful."""
+
     @abstractmethod
     def reset(self) -> None:
         """Back to the state in which the adapter was built, bit for bit."""

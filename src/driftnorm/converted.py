@@ -59,6 +59,11 @@ class ConvertedNetwork(nn.Module):
         super().__init__()
         network = getattr(network, "_orig_mod", network)  # what torch.compile wraps
         self.inplace = inplace
+        if inplace and any(p.is_inference() for p in network.parameters()):
+            raise ValueError(
+                "`inplace=True` cannot train parameters that were made under "
+                "`torch.inference_mode()`; load the network outside of it, or adapt a copy."
+            )
         self._training = {m: m.training for m in network.modules()} if inplace else {}
         self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
         self.network = network if inplace else copy.deepcopy(network)
@@ -102,15 +107,10 @@ class ConvertedNetwork(nn.Module):
         with self._mode("settled"), torch.no_grad():
             return self._call(call)
 
-    def source(self, call: Call, parameters: Mapping[str, Tensor]) -> Any:
-        """The output with source statistics and the given (source) parameters."""
+    def source(self, call: Call) -> Any:
+        """The output with the source statistics and the current parameters."""
         with self._mode("source"), torch.no_grad():
-            if not parameters:
-                return self._call(call)
-            every = (call.x, *call.args)
-            return torch.func.functional_call(
-                self.network, dict(parameters), every, dict(call.kwargs)
-            )
+            return self._call(call)
 
     def logits(self, output: Any) -> Tensor:
         """The logits in an output of the network."""
@@ -127,7 +127,8 @@ class ConvertedNetwork(nn.Module):
 
     def _call(self, call: Call) -> Any:
         try:
-            return self.network(call.x, *call.args, **call.kwargs)
+            # A copy: a network may change its input in place, and a batch runs several times.
+            return self.network(call.x.clone(), *call.args, **call.kwargs)
         except (RuntimeError, ValueError) as error:
             raise RuntimeError(
                 f"{self.kind} failed on a batch of shape {tuple(call.x.shape)} and dtype "
@@ -146,25 +147,25 @@ class ConvertedNetwork(nn.Module):
 
     # ------------------------------------------------------------------ learning how it runs
 
-    def lay_out(self, call: Call, parameters: Mapping[str, Tensor]) -> Call:
+    def lay_out(self, call: Call) -> Call:
         """Settle the memory layout on the first batch; returns the batch in it."""
         if not self._laid_out:
             if self._channels_last is None:
-                self._channels_last = self._prefers_channels_last(call.first(2), parameters)
+                self._channels_last = self._prefers_channels_last(call.first(2))
             elif self._channels_last:
                 _set_layout(self.network, torch.channels_last)
             self._laid_out = True
         return call.channels_last() if self._channels_last else call
 
-    def _prefers_channels_last(self, call: Call, parameters: Mapping[str, Tensor]) -> bool:
+    def _prefers_channels_last(self, call: Call) -> bool:
         """Switch to the layout that the kernels like best, where it changes nothing but speed."""
         convolves = any(isinstance(m, nn.Conv2d) for m in self.network.modules())
         if not convolves or call.x.dim() != 4 or call.x.device.type not in ("cpu", "cuda"):
             return False
-        plain = self.logits(self.source(call, parameters))
+        plain = self.logits(self.source(call))
         _set_layout(self.network, torch.channels_last)
         try:
-            moved = self.logits(self.source(call.channels_last(), parameters))
+            moved = self.logits(self.source(call.channels_last()))
             same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
         except RuntimeError:  # for example a `.view` that needs the contiguous layout
             same = False
@@ -177,7 +178,7 @@ class ConvertedNetwork(nn.Module):
         return probe(
             self.network,
             self.layers,
-            lambda: self.logits(self.source(call.first(2), {})),
+            lambda: self.logits(self.source(call.first(2))),
             classifier,
             needs_classifier,
         )
@@ -198,14 +199,26 @@ class ConvertedNetwork(nn.Module):
 
     def bake(self, classifier: str | None, weight: Tensor | None) -> nn.Module:
         """A plain copy with the settled statistics and, if given, a new classifier weight."""
-        watched = self._feature_hook is not None
-        self.watch(None)  # the hook would drag this object into the copy
-        baked = surgery.bake(self.network, self._surgery)
-        if watched:
-            self.watch(classifier)
+        with self._unwatched(classifier):
+            baked = self._surgery.bake(self.network)
         if classifier is not None and weight is not None:
             surgery.set_linear(baked.get_submodule(classifier), weight)
         return _set_layout(baked, torch.contiguous_format)
+
+    def source_copy(self, classifier: str | None) -> nn.Module:
+        """An independent copy with the original layers and the current parameters."""
+        with self._unwatched(classifier):
+            plain = self._surgery.reverted_copy(self.network)
+        return _set_layout(plain, torch.contiguous_format)
+
+    @contextmanager
+    def _unwatched(self, classifier: str | None) -> Iterator[None]:
+        """Without the hook, which would drag this object into a copy of the network."""
+        watched = self._feature_hook is not None
+        self.watch(None)
+        yield
+        if watched:
+            self.watch(classifier)
 
     def revert(self) -> nn.Module:
         """Undo a conversion in place: original layers, modes and gradient flags."""

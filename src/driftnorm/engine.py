@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, final
 
 import torch
@@ -19,19 +20,17 @@ from torch.utils._pytree import tree_map
 from driftnorm import persistence
 from driftnorm.adapter import Adapter, BadBatchError, BatchReport, DriftnormWarning
 from driftnorm.converted import Call, ConvertedNetwork
-from driftnorm.functional import Moments
 from driftnorm.guard import EMPTY, Guard, Policy, Signals, read_signals
 from driftnorm.heads import HeadState
-from driftnorm.intake import check_input, looks_unnormalized, own_tensor, refuse_export
+from driftnorm.intake import check_input, own_tensor, refuse_export
 from driftnorm.preparation import assign_statistics, build_learner, check_batch_norm, start_head
 from driftnorm.probe import Layout
 from driftnorm.recipe import Recipe
 from driftnorm.selection import needs_forward_order
 from driftnorm.transaction import Learner, Undo, is_finite
+from driftnorm.watch import Watch
 
 __all__ = ["RecipeAdapter"]
-
-_TINY = 8  # images; below this, statistics of the batch alone are mostly noise
 
 
 class _Refused(Exception):
@@ -62,6 +61,7 @@ class RecipeAdapter(Adapter):
         inplace: Convert ``network`` itself; :meth:`revert` undoes it.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         network: nn.Module,
@@ -88,32 +88,37 @@ class RecipeAdapter(Adapter):
         self.method = method
         self.recipe = recipe
         self.guard = guard if isinstance(guard, Guard) else Guard(policy=guard)
+        self._watch = Watch(self.guard, recipe, episodic)
         self.on_bad_batch = on_bad_batch
         self.episodic = episodic
         self.reset_every = reset_every
         self.seed = seed
         self._classifier = classifier
-        self._warned: set[str] = set()
         self._lock = threading.RLock()
         if network.training:
-            self._warn_once(
+            self._watch.say_once(
+                "training mode",
                 "the network was handed over in training mode; the adapter runs it in evaluation "
-                "mode (call `.eval()` before `adapt` to silence this)."
+                "mode (call `.eval()` before `adapt` to silence this).",
             )
-        self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
-        self._layers = self.converted.layers
-        check_batch_norm(network, self._layers, recipe, method)
         self._layout: Layout | None = None
         self._learner: Learner | None = None
         self._head: HeadState | None = None
         self._head_start: HeadState | None = None
-        self._guard_state = EMPTY
         self.batches = self.bad_batches = 0
-        self.frozen = False
+        self.frozen = self._reverted = False
         self.last = None
-        selectors = (recipe.only, *(selector for selector, _ in recipe.per_layer))
-        if not recipe.needs_classifier and not any(map(needs_forward_order, selectors)):
-            self._prepare(Layout(tuple(self._layers)))
+        self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
+        self._layers = self.converted.layers
+        self._fingerprint = persistence.fingerprint(self.converted)
+        try:
+            check_batch_norm(network, self._layers, recipe, method)
+            selectors = (recipe.only, *(selector for selector, _ in recipe.per_layer))
+            if not recipe.needs_classifier and not any(map(needs_forward_order, selectors)):
+                self._prepare(Layout(tuple(self._layers)))
+        except BaseException:
+            self.converted.revert()  # an in-place conversion that failed leaves no trace
+            raise
 
     def _prepare(self, layout: Layout) -> None:
         """Give every layer its statistics, and find what is trained and what answers."""
@@ -128,17 +133,25 @@ class RecipeAdapter(Adapter):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Answer a batch, and adapt to it unless frozen."""
+        """Answer a batch, and adapt to it unless frozen.
+
+        Returns what the network returns, detached; with a classifier-side method, the logits.
+        """
         refuse_export()
-        with self._lock, torch.inference_mode(False), self._seeded():
+        if self._reverted:
+            raise RuntimeError(
+                "this adapter was reverted; call `adapt` again to adapt its network."
+            )
+        with self._lock, torch.inference_mode(False), self._own_randomness():
             check_input(x, self.converted.network)
             return self._serve(Call(*tree_map(own_tensor, (x, args, kwargs))))
 
+    @torch.inference_mode(False)
     def reset(self) -> None:
         """Back to the state in which the adapter was built, bit for bit."""
         with self._lock:
             self._restart()
-            self.bad_batches = 0
+            self.bad_batches = self._watch.alarms = 0
             self.frozen = False
             self.last = None
 
@@ -152,24 +165,31 @@ class RecipeAdapter(Adapter):
         self.frozen = False
         return self
 
+    @torch.inference_mode(False)
     def bake(self) -> nn.Module:
         """An independent, plain network that answers as the frozen adapter does."""
         with self._lock:
-            classifier = self._layout.classifier if self._layout is not None else None
-            weight = None if self._head is None else self._centroids(self._head)
-            return self.converted.bake(classifier, weight)
+            weight = self._centroids(self._head) if self._head_answers else None
+            return self.converted.bake(self._found_classifier, weight)
 
+    @torch.inference_mode(False)
     def revert(self) -> nn.Module:
         """The source network again; with ``inplace=True``, the very one that was given."""
-        self.reset()
-        return self.converted.revert() if self.converted.inplace else self.bake()
+        with self._lock:
+            self.reset()
+            if not self.converted.inplace:
+                return self.converted.source_copy(self._found_classifier)
+            self._reverted = True
+            return self.converted.revert()
 
     def __repr__(self) -> str:
-        settings = ", ".join(filter(None, [self.recipe.settings(), f"guard={self.guard.policy!r}"]))
-        norms = len({*map(id, self._layers.values())})
+        options = {"episodic": False, "reset_every": None, "on_bad_batch": "keep", "seed": None}
+        changed = [f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k) != v]
+        settings = [self.recipe.settings(), f"guard={self.guard.policy!r}", *changed]
         return (
-            f"driftnorm.Adapter({self.method!r} on {self.converted.kind} with {norms} batch-norm "
-            f"layers: {settings}; {self.batches} batches seen{', frozen' if self.frozen else ''})"
+            f"driftnorm.Adapter({self.method!r} on {self.converted.kind} with {len(self._layers)} "
+            f"batch-norm layers: {', '.join(filter(None, settings))}; "
+            f"{self.batches} batches seen{', frozen' if self.frozen else ''})"
         )
 
     # ------------------------------------------------------------------ one batch
@@ -181,14 +201,14 @@ class RecipeAdapter(Adapter):
             return self._settled_answer(call)
         if call.x.is_floating_point() and not is_finite([call.x]):
             return self._refuse("the input holds NaN or infinite values", call)
-        call = self.converted.lay_out(call, self._source_parameters)
+        call = self.converted.lay_out(call)
         if self._layout is None:
             needed = self.recipe.needs_classifier
             self._prepare(self.converted.discover(call, self._classifier, needed))
         if self.frozen:
             self.last = BatchReport("frozen", samples)
             return self._settled_answer(call)
-        undo = Undo(self._layers, self._learner, self._head, self._guard_state, self.batches)
+        undo = Undo(self._layers, self._learner, self._head, self._watch.state, self.batches)
         try:
             if self.episodic or (self.reset_every and self.batches >= self.reset_every):
                 self._restart()
@@ -197,15 +217,18 @@ class RecipeAdapter(Adapter):
             self._roll_back(undo)
             return self._refuse(str(refused), call)
         except _Alarm as alarm:
+            known = self._watch.state.restarted()
             self._restart()
+            self._watch.state = known
             self.frozen = self.guard.policy == "freeze"
             self.last = BatchReport("guarded", samples, reason=str(alarm))
-            return self.converted.source(call, self._source_parameters)
+            return self._source_answer(call)
         except BaseException:
             self._roll_back(undo)
             raise
 
     def _adapt(self, call: Call) -> Any:
+        self._reseed()
         output, logits, loss = self._optimise(call)
         if self._learner is None or self.recipe.predict == "after":
             with torch.no_grad():
@@ -215,15 +238,30 @@ class RecipeAdapter(Adapter):
         if not is_finite([t for p in proposed for t in (p.mean, p.var)]):
             raise _Refused("the batch makes the statistics of a layer non-finite")
         signals = read_signals(logits)
-        self._warn_about(call.x, signals)
-        self._audit(call, logits, signals)
+        self._look(call, logits, signals)
         for layer in self._layers.values():
             layer.commit()
         self._head = head
-        self._guard_state = self._guard_state.after(signals)
+        self._watch.state = self._watch.state.after(signals)
         self.batches += 1
         self.last = BatchReport("adapted", len(call.x), signals.entropy, signals.spread, loss)
         return tree_map(_detached, answer)
+
+    def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:
+        """Warn about the batch; stop it if the guard finds that the source would do better."""
+        self._watch.look(call.x, signals)
+        if self.batches == 0 and self._layout is not None and self._layout.order:
+            self._watch.look_at_first(call.x, self._layers[self._layout.order[0]])
+
+        def ask_source(images: int) -> Tensor:
+            return self.converted.logits(self._source_answer(call.first(images)))
+
+        def moved() -> float:
+            return 0.0 if self._learner is None else self._learner.distance()
+
+        alarm = self._watch.audit(logits, signals, ask_source, moved)
+        if alarm is not None:
+            raise _Alarm(alarm)
 
     def _optimise(self, call: Call) -> tuple[Any, Any, float | None]:
         """The gradient steps; returns the last forward's output, its logits and the loss."""
@@ -236,6 +274,7 @@ class RecipeAdapter(Adapter):
                 for layer in self._layers.values():
                     layer.commit()
             with torch.enable_grad():
+                learner.require_grad()
                 output, logits = self.converted.run(call)
                 loss = objective(logits)
             if loss is None:
@@ -253,18 +292,32 @@ class RecipeAdapter(Adapter):
         after = self.recipe.head.update(self._head, features.float(), linear.float())
         return self._from_centroids(after), after
 
-    def _from_centroids(self, state: HeadState) -> Tensor:
+    @property
+    def _head_answers(self) -> bool:
+        """Before any batch the adapter is the source: its own classifier answers."""
+        return self._head is not None and self.batches > 0
+
+    def _from_centroids(self, state: HeadState | None) -> Tensor:
         assert self.converted.features is not None
         features, linear = self.converted.features
         return F.linear(features.float(), self._centroids(state)).to(linear.dtype)
 
-    def _centroids(self, state: HeadState) -> Tensor:
+    def _centroids(self, state: HeadState | None) -> Tensor:
         assert self.recipe.head is not None
+        assert state is not None
         return self.recipe.head.weights(state)
 
     def _settled_answer(self, call: Call) -> Any:
+        self._reseed()
         output = self.converted.settled(call)
-        return output if self._head is None else self._from_centroids(self._head)
+        return self._from_centroids(self._head) if self._head_answers else output
+
+    def _source_answer(self, call: Call) -> Any:
+        """What the network would have said without any adaptation."""
+        if self._learner is None:
+            return self.converted.source(call)
+        with self._learner.at_start():
+            return self.converted.source(call)
 
     def _refuse(self, why: str, call: Call) -> Any:
         self.bad_batches += 1
@@ -279,56 +332,16 @@ class RecipeAdapter(Adapter):
         )
         return self._settled_answer(call)
 
-    # ------------------------------------------------------------------ watching
-
-    def _audit(self, call: Call, logits: Tensor, signals: Signals) -> None:
-        """Ask the source about some images of this batch, if the guard wants to."""
-        watched = self.recipe.batch_dependent or self.recipe.needs_backward
-        if self.episodic or not watched or not self.guard.wants_audit(self._guard_state, signals):
-            return
-        few = call.first(self.guard.images)
-        source = self.converted.logits(self.converted.source(few, self._source_parameters))
-        moved = 0.0 if self._learner is None else self._learner.distance()
-        alarm = self.guard.verdict(read_signals(logits[: len(source)]), read_signals(source), moved)
-        if alarm is None:
-            return
-        if self.guard.policy != "warn":
-            raise _Alarm(alarm)
-        self._warn_once(
-            f"adaptation may be doing harm: {alarm}. `guard='reset'` or 'freeze' would go back to "
-            f"the source."
-        )
-
-    def _warn_about(self, x: Tensor, signals: Signals) -> None:
-        statistics = self.recipe.statistics
-        if len(x) < _TINY and statistics.uses_batch and not statistics.keeps_history:
-            self._warn_once(
-                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
-                f"statistics ('gprebn') or a source prior ('bn-prior')."
-            )
-        if self.recipe.order_dependent and self.guard.ordered(self._guard_state, signals):
-            self._warn_once(
-                "the predicted classes changed abruptly between batches: if the stream is ordered "
-                "by class, shuffle it, or adapt less (smaller `theta`, guard='freeze')."
-            )
-        if self.batches == 0 and self._layout is not None and self._layout.order:
-            layer = self._layers[self._layout.order[0]]
-            first = layer.pending and Moments(layer.pending.mean, layer.pending.var)
-            why = looks_unnormalized(x, first, layer.source)
-            if why:
-                self._warn_once(f"the input looks un-normalised: {why}.")
-
-    def _warn_once(self, message: str) -> None:
-        kind = message[:30]  # the rest may hold numbers
-        if kind not in self._warned:
-            self._warned.add(kind)
-            warnings.warn(message, DriftnormWarning, stacklevel=2)
-
     # ------------------------------------------------------------------ state
 
     @property
-    def _source_parameters(self) -> Mapping[str, Tensor]:
-        return {} if self._learner is None else self._learner.start
+    def alarms(self) -> int:
+        """How many times the guard found adaptation harmful."""
+        return self._watch.alarms
+
+    @property
+    def _found_classifier(self) -> str | None:
+        return None if self._layout is None else self._layout.classifier
 
     def _restart(self) -> None:
         for layer in self._layers.values():
@@ -336,57 +349,69 @@ class RecipeAdapter(Adapter):
         if self._learner is not None:
             self._learner.restart()
         self._head = self._head_start
-        self._guard_state = EMPTY
+        self._watch.state = EMPTY
         self.batches = 0
 
     def _roll_back(self, undo: Undo) -> None:
         undo()
-        self._head, self._guard_state, self.batches = undo.head, undo.guard, undo.batches
+        self._head, self._watch.state, self.batches = undo.head, undo.guard, undo.batches
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Everything the stream changed, and the network, as contiguous tensors."""
-        with self._lock:
+        """Everything the stream changed, and the network: a copy, in contiguous tensors."""
+        with self._lock, torch.inference_mode(False):
             state = super().state_dict(*args, **kwargs)
-            for key, value in state.items():
-                if isinstance(value, Tensor):
-                    state[key] = value.contiguous()
+            for key in [*state]:
+                if key.startswith(kwargs.get("prefix", "")) and isinstance(state[key], Tensor):
+                    state[key] = state[key].detach().clone(memory_format=torch.contiguous_format)
             return state
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
         """Go on where a saved stream was. Checked as a whole before anything is changed."""
-        with self._lock:
-            if strict:
-                own, settings = self.state_dict(), self.recipe.settings()
-                persistence.check_compatible(state_dict, own, self.method, settings)
+        with self._lock, torch.inference_mode(False):
+            persistence.check_network(state_dict, self.state_dict())
             return super().load_state_dict(state_dict, strict, assign)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        about = {"method": self.method, "settings": self.recipe.settings()}
+        return {**about, "fingerprint": self._fingerprint}
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        about = persistence.describe(self.method, self.recipe.settings(), self._layout)
-        counters = (self.batches, self.bad_batches, self.frozen)
-        own = persistence.pack(about, counters, self._guard_state, self._head, self._learner)
+        counters = (self.batches, self.bad_batches, self.alarms, self.frozen)
+        own = persistence.pack(
+            self._about, self._layout, counters, self._watch.state, self._head, self._learner
+        )
         for key, value in own.items():
             destination[f"{prefix}{persistence.PREFIX}{key}"] = value
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        if local_metadata.get("assign_to_params_buffers"):
+            raise ValueError("`assign=True` would part the optimiser from its parameters.")
         own_prefix = prefix + persistence.PREFIX
         own = {k: state_dict.pop(k) for k in [*state_dict] if k.startswith(own_prefix)}
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        # Before the network's own values change: the optimiser takes its start from them.
         self._restore({key.removeprefix(own_prefix): value for key, value in own.items()})
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _restore(self, own: Mapping[str, Tensor]) -> None:
-        about = persistence.read_about(own)
+        about = persistence.read_about(own, self._about)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        counters = own["counters"].tolist()
-        self.batches, self.bad_batches, self.frozen = counters[0], counters[1], bool(counters[2])
-        self._guard_state = persistence.read_guard(own)
-        self._head = persistence.read_head(own)
+        head = persistence.read_head(own, self._head_start)
+        optimizer = persistence.read_optimizer(own, self._learner)
+        self._watch.state = persistence.read_guard(own)
+        self._head = head
         if self._learner is not None:
-            self._learner.set_optimizer_state(persistence.read_optimizer(own, self._learner))
+            self._learner.set_optimizer_state(optimizer)
+        self.batches, self.bad_batches, self._watch.alarms, frozen = own["counters"].tolist()
+        self.frozen = bool(frozen)
 
+    @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
         """Move what is not a parameter or a buffer along with the network."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -396,8 +421,10 @@ class RecipeAdapter(Adapter):
             state = getattr(self, name)
             if state is not None:
                 setattr(self, name, {k: _moved(v, fn) for k, v in state.items()})
-        self._guard_state = self._guard_state._replace(
-            marginal=_moved(self._guard_state.marginal, fn)
+        state = self._watch.state
+        self._watch.state = state._replace(
+            marginal=_moved(state.marginal, fn),
+            source_marginal=_moved(state.source_marginal, fn),
         )
         return self
 
@@ -409,16 +436,24 @@ class RecipeAdapter(Adapter):
         self._lock = threading.RLock()
 
     @contextmanager
-    def _seeded(self) -> Iterator[None]:
+    def _own_randomness(self) -> Iterator[None]:
+        """With a seed, leave the caller's random numbers alone."""
         if self.seed is None:
             yield
             return
         with torch.random.fork_rng():
-            torch.manual_seed(self.seed + self.batches)
             yield
 
+    def _reseed(self) -> None:
+        """With a seed, the random numbers of a batch depend on how many came before it only."""
+        if self.seed is not None:
+            torch.manual_seed(self.seed + self.batches)
 
-def _detached(value: object) -> object:
+
+def _detached(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):  # a leaf to tree_map
+        parts = {f.name: tree_map(_detached, getattr(value, f.name)) for f in fields(value)}
+        return replace(value, **parts)
     return value.detach() if isinstance(value, Tensor) else value
 
 

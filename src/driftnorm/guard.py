@@ -29,20 +29,33 @@ class Signals(NamedTuple):
 
 
 class GuardState(NamedTuple):
-    """What the guard remembers: the average prediction over the batches so far."""
+    """What the guard remembers: average predictions, the adapted network's and the source's."""
 
     marginal: Tensor
     batches: int
+    source_marginal: Tensor
+    audits: int
 
     def after(self, signals: Signals) -> GuardState:
         """The state once a batch with these signals is committed."""
-        weight = 1 / (self.batches + 1)
-        if self.marginal.shape != signals.marginal.shape:
-            return GuardState(signals.marginal, 1)
-        return GuardState(torch.lerp(self.marginal, signals.marginal, weight), self.batches + 1)
+        marginal = _averaged(self.marginal, self.batches, signals.marginal)
+        return self._replace(marginal=marginal, batches=self.batches + 1)
+
+    def audited(self, source: Signals) -> GuardState:
+        """The state once the source was asked about a batch."""
+        marginal = _averaged(self.source_marginal, self.audits, source.marginal)
+        return self._replace(source_marginal=marginal, audits=self.audits + 1)
+
+    def restarted(self) -> GuardState:
+        """What stays after a reset: what the source said is a fact about the stream."""
+        return self._replace(marginal=EMPTY.marginal, batches=0)
 
 
-EMPTY = GuardState(torch.zeros(0), 0)
+def _averaged(mean: Tensor, count: int, new: Tensor) -> Tensor:
+    return new if count == 0 else torch.lerp(mean, new, 1 / (count + 1))
+
+
+EMPTY = GuardState(torch.zeros(0), 0, torch.zeros(0), 0)
 
 
 @torch.no_grad()
@@ -77,8 +90,9 @@ class Guard:
             the batch that gave the alarm is answered by the source and leaves no trace.
         spread: Alarm when the adapted predictions spread over classes less than this share of what
             the source's do on the same images.
-        disagreement: Alarm when a certain source is contradicted on more than this share of images
-            by a less certain adapted network (batches of one class do that to batch statistics).
+        disagreement: Alarm when, on a stream that the source finds ordered by class (few classes in
+            this batch, and others than before), the adapted network contradicts it on more than
+            this share of the images. Batches of one class do that to batch statistics.
         distance: Alarm when the trained parameters have moved by more than this share of their
             own length.
         every: Batches between audits that nothing prompted.
@@ -89,8 +103,8 @@ class Guard:
     spread: float = 0.5
     disagreement: float = 0.5
     distance: float = 1.0
-    every: int = 16
-    images: int = 64
+    every: int = 8
+    images: int = 32
 
     def __post_init__(self) -> None:
         if self.policy not in ("warn", "reset", "freeze", "off"):
@@ -107,25 +121,28 @@ class Guard:
         scheduled = state.batches < 3 or state.batches % self.every == 0
         return scheduled or signals.spread < self.spread
 
-    def ordered(self, state: GuardState, signals: Signals) -> bool:
-        """Whether the predicted classes are few and suddenly others than before."""
-        if state.batches == 0 or signals.spread >= self.spread:
+    def ordered(self, signals: Signals, before: Tensor, seen: int) -> bool:
+        """Whether the predicted classes are few, and others than ``before`` (an average)."""
+        if seen == 0 or signals.spread >= self.spread:
             return False
-        return divergence(state.marginal, signals.marginal) > 0.5
+        return divergence(before, signals.marginal) > 0.5
 
-    def verdict(self, adapted: Signals, source: Signals, moved: float) -> str | None:
+    def verdict(
+        self, state: GuardState, adapted: Signals, source: Signals, moved: float
+    ) -> str | None:
         """What is wrong, in words, or ``None``; both signals are of the same images."""
         if adapted.spread < self.spread * source.spread:
             return (
                 f"predictions collapse onto few classes (spread {adapted.spread:.2f}, "
                 f"the source's is {source.spread:.2f})"
             )
+        # A source that always says the same is itself lost; one that changes with the batches
+        # has seen that they are ordered.
         differ = float((adapted.labels != source.labels).float().mean())
-        unsure = adapted.entropy > source.entropy
-        if differ > self.disagreement and unsure and source.entropy < 0.5 > source.spread:
+        if differ > self.disagreement and self.ordered(source, state.source_marginal, state.audits):
             return (
-                f"the source is sure that these images are of few classes, and the adapted "
-                f"network contradicts it on {differ:.0%} of them: is the stream ordered by class?"
+                f"the stream looks ordered by class, and the adapted network contradicts the "
+                f"source on {differ:.0%} of the images"
             )
         if moved > self.distance:
             return f"the trained parameters have moved by {moved:.1f} times their own length"

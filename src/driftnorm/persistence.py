@@ -7,11 +7,12 @@ Tensors only, so that safetensors and ``torch.load(weights_only=True)`` can keep
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from driftnorm.guard import GuardState
 from driftnorm.heads import HeadState
@@ -20,8 +21,8 @@ from driftnorm.transaction import Learner
 
 __all__ = [
     "PREFIX",
-    "check_compatible",
-    "describe",
+    "check_network",
+    "fingerprint",
     "pack",
     "read_about",
     "read_guard",
@@ -32,50 +33,99 @@ __all__ = [
 PREFIX = "adapter."
 
 
-def describe(method: str, settings: str, layout: Layout | None) -> Tensor:
-    """What a state belongs to, as bytes."""
-    about: dict[str, Any] = {"method": method, "settings": settings}
+def fingerprint(network: nn.Module) -> list[float]:
+    """Two sums over all weights: enough to tell one trained network from another."""
+    with torch.no_grad():
+        floats = [t.double() for t in network.state_dict().values() if t.is_floating_point()]
+        return [float(sum(t.sum() for t in floats)), float(sum(t.abs().sum() for t in floats))]
+
+
+def pack(
+    about: Mapping[str, Any],
+    layout: Layout | None,
+    counters: tuple[int, ...],
+    guard: GuardState,
+    head: HeadState | None,
+    learner: Learner | None,
+) -> dict[str, Tensor]:
+    """All that an adapter knows beyond its network, as a flat dictionary."""
+    entries = {
+        "counters": torch.tensor([int(c) for c in counters]),
+        "guard.marginal": guard.marginal,
+        "guard.source_marginal": guard.source_marginal,
+        "guard.seen": torch.tensor([guard.batches, guard.audits]),
+    }
+    for key, value in (head or {}).items():
+        entries[f"head.{key}"] = value
+    if learner is not None:
+        for name, state in zip(learner.parameters, learner.optimizer_state(), strict=True):
+            for key, value in state.items():
+                entries |= _optimizer_entry(name, key, value)
+    known = {**about, "entries": sorted(entries)}
     if layout is not None:
-        about |= {"order": list(layout.order), "classifier": layout.classifier}
-    return torch.tensor(list(json.dumps(about, sort_keys=True).encode()), dtype=torch.uint8)
+        known |= {"order": list(layout.order), "classifier": layout.classifier}
+    text = json.dumps(known, sort_keys=True).encode()
+    return {**entries, "about": torch.tensor(list(text), dtype=torch.uint8)}
 
 
-def read_about(entries: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The inverse of :func:`describe`.
+def _optimizer_entry(name: str, key: str, value: Any) -> dict[str, Tensor]:
+    if value is None:
+        return {}
+    if isinstance(value, Tensor):
+        return {f"optimizer.{name}.{key}": value}
+    if isinstance(value, int | float):
+        return {f"number.{name}.{key}": torch.tensor(value)}
+    raise TypeError(
+        f"the optimiser keeps `{key}` as a {type(value).__name__}, which a state dict cannot hold; "
+        f"use one whose state is tensors and numbers."
+    )
+
+
+def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a state belongs to.
 
     Raises:
-        ValueError: If this is not the state of an adapter.
+        ValueError: If it is not the state of an adapter, not of this one, or not whole.
     """
-    if "about" not in entries or "counters" not in entries:
+    if "about" not in entries:
         raise ValueError(
             "this is not the state of a driftnorm adapter: it has no `adapter.about` entry. To "
             "load network weights, load them into the network before calling `adapt`."
         )
     about: dict[str, Any] = json.loads(bytes(entries["about"].tolist()).decode())
+    if (about["method"], about["settings"]) != (own["method"], own["settings"]):
+        raise ValueError(
+            f"this state belongs to {about['method']!r} ({about['settings']}), but the adapter "
+            f"runs {own['method']!r} ({own['settings']})."
+        )
+    close = (
+        math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-6 * abs(own["fingerprint"][1]))
+        for a, b in zip(about["fingerprint"], own["fingerprint"], strict=True)
+    )
+    if not all(close):
+        raise ValueError(
+            "this state was made on a network with other weights; build the adapter from the same "
+            "source network before loading it."
+        )
+    missing = set(about["entries"]) - entries.keys()
+    if missing:
+        raise ValueError(f"the state is not whole: it lacks `{PREFIX}{min(missing)}`.")
     return about
 
 
-def check_compatible(
-    given: Mapping[str, Any], own: Mapping[str, Tensor], method: str, settings: str
-) -> None:
-    """Raise, before anything is changed, if a state cannot be loaded into this adapter."""
-    about = read_about(
-        {k.removeprefix(PREFIX): v for k, v in given.items() if k.startswith(PREFIX)}
-    )
-    if (about["method"], about["settings"]) != (method, settings):
-        raise ValueError(
-            f"this state belongs to {about['method']!r} ({about['settings']}), but the adapter "
-            f"runs {method!r} ({settings})."
-        )
+def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
+    """Raise if the network's part of a state is of another network."""
     network = {k: v for k, v in given.items() if not k.startswith(PREFIX)}
     expected = {k: v for k, v in own.items() if not k.startswith(PREFIX)}
+    if len(network) == len(given):
+        return  # no adapter's state at all: `read_about` says so
     for what, names in (
         ("lacks", expected.keys() - network.keys()),
         ("has unexpected", network.keys() - expected.keys()),
     ):
         if names:
             raise ValueError(
-                f"the state is of another network: it {what} {len(names)} entries, "
+                f"the state is of another network, or not whole: it {what} {len(names)} entries, "
                 f"such as `{min(names)}`."
             )
     for key, value in expected.items():
@@ -86,46 +136,27 @@ def check_compatible(
             )
 
 
-def pack(
-    about: Tensor,
-    counters: tuple[int, int, bool],
-    guard: GuardState,
-    head: HeadState | None,
-    learner: Learner | None,
-) -> dict[str, Tensor]:
-    """All that an adapter knows beyond its network, as a flat dictionary."""
-    entries = {
-        "about": about,
-        "counters": torch.tensor([int(c) for c in counters]),
-        "guard.marginal": guard.marginal,
-        "guard.batches": torch.tensor(guard.batches),
-    }
-    for key, value in (head or {}).items():
-        entries[f"head.{key}"] = value
-    if learner is not None:
-        for name, state in zip(learner.parameters, learner.optimizer_state(), strict=True):
-            for key, value in state.items():
-                if isinstance(value, Tensor):
-                    entries[f"optimizer.{name}.{key}"] = value
-    return entries
-
-
 def read_guard(entries: Mapping[str, Tensor]) -> GuardState:
     """The guard's memory."""
-    return GuardState(entries["guard.marginal"].clone(), int(entries["guard.batches"]))
+    batches, audits = entries["guard.seen"].tolist()
+    marginal, source = entries["guard.marginal"], entries["guard.source_marginal"]
+    return GuardState(marginal.clone(), batches, source.clone(), audits)
 
 
-def read_head(entries: Mapping[str, Tensor]) -> HeadState | None:
-    """The classifier-side state, if the method has one."""
+def read_head(entries: Mapping[str, Tensor], start: HeadState | None) -> HeadState | None:
+    """The classifier-side state; a state saved before the first batch has none yet."""
     head = {k.removeprefix("head."): v.clone() for k, v in entries.items() if k.startswith("head.")}
-    return head or None
+    return head or start
 
 
-def read_optimizer(entries: Mapping[str, Tensor], learner: Learner) -> list[dict[str, Any]]:
+def read_optimizer(entries: Mapping[str, Tensor], learner: Learner | None) -> list[dict[str, Any]]:
     """The optimiser's state in the order of the learner's parameters."""
+    if learner is None:
+        return []
     states: dict[str, dict[str, Any]] = {name: {} for name in learner.parameters}
     for key, value in entries.items():
-        if key.startswith("optimizer."):
-            name, _, part = key.removeprefix("optimizer.").rpartition(".")
-            states[name][part] = value.clone()
+        kind, _, rest = key.partition(".")
+        if kind in ("optimizer", "number"):
+            name, _, part = rest.rpartition(".")
+            states[name][part] = value.clone() if kind == "optimizer" else value.item()
     return list(states.values())

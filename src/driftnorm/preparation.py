@@ -63,7 +63,9 @@ def _trainable(
         ]
         return {name: named[name] for name in wanted if name in named}
     if recipe.trainable in ("features", "classifier"):
-        prefix, inside = f"{layout.classifier}.", recipe.trainable == "classifier"
+        # The network itself may be the classifier; then its name is empty.
+        prefix = f"{layout.classifier}." if layout.classifier else ""
+        inside = recipe.trainable == "classifier"
         return {name: p for name, p in named.items() if name.startswith(prefix) == inside}
     return named
 
@@ -89,9 +91,7 @@ def check_batch_norm(
     network: nn.Module, layers: Mapping[str, AdaptiveBatchNorm], recipe: Recipe, method: str
 ) -> None:
     """Raise if the network lacks the batch-norm layers or statistics that the recipe needs."""
-    if not recipe.needs_batch_norm:
-        return
-    if not layers:
+    if recipe.needs_batch_norm and not layers:
         raise NoBatchNormError(
             f"`adapt` found no batch-norm layer in {type(network).__name__}, and {method!r} adapts "
             f"those. Normalisation layers it has: {describe_norms(network)}. Methods that work "

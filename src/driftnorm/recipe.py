@@ -163,14 +163,16 @@ def readable(value: object) -> str:
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 
-def learning_rate(lr: float | None, rho: float | None, source_lr: float | None) -> float:
+def learning_rate(
+    lr: float | None, rho: float | None, source_lr: float | None, default: float = 1e-3
+) -> float:
     """The rate, given itself or as ``rho`` times the rate that the source was trained with.
 
     >>> learning_rate(None, rho=10, source_lr=5e-5)
     0.0005
     """
     if rho is None and source_lr is None:
-        return 1e-3 if lr is None else lr
+        return default if lr is None else lr
     if lr is not None:
         raise ValueError("give either `lr`, or `rho` with `source_lr`, not both.")
     if rho is None or source_lr is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +21,21 @@ from driftnorm.layers import AdaptiveBatchNorm
 __all__ = [
     "NoBatchNormError",
     "Surgery",
-    "bake",
     "convert",
     "describe_norms",
     "find_batch_norms",
     "set_linear",
 ]
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = (
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
 # Layers without trained parameters whose buffers play that part, known by name so that neither
 # torchvision nor timm nor detectron2 needs to be importable.
 _FROZEN = {"FrozenBatchNorm2d", "FrozenBatchNormAct2d"}
@@ -39,15 +47,44 @@ class NoBatchNormError(ValueError):
 
 @dataclass
 class Surgery:
-    """What was replaced: the adaptive layer and the original one, under each dotted name."""
+    """What was replaced.
+
+    Attributes:
+        layers: The adaptive layers; one that the network holds under several names has its first.
+        originals: The layers they stand for, under the same names.
+        places: Every dotted name at which a layer sits, and the name it has here.
+    """
 
     layers: dict[str, AdaptiveBatchNorm]
     originals: dict[str, nn.Module]
+    places: dict[str, str]
 
-    def revert(self, network: nn.Module) -> None:
+    def put(self, network: nn.Module, modules: Mapping[str, nn.Module]) -> nn.Module:
+        """Set ``modules``, one for each layer, at every place of ``network``."""
+        for place, name in self.places.items():
+            _set(network, place, modules[name])
+        return network
+
+    def revert(self, network: nn.Module) -> nn.Module:
         """Put the original layers back."""
-        for name, original in self.originals.items():
-            _set(network, name, original.to(self.layers[name].tracked_mean.device))
+        following = {n: _following(o, self.layers[n]) for n, o in self.originals.items()}
+        return self.put(network, following)
+
+    def reverted_copy(self, network: nn.Module) -> nn.Module:
+        """An independent copy of ``network`` with the original layers."""
+        originals = {
+            n: _following(copy.deepcopy(o), self.layers[n]) for n, o in self.originals.items()
+        }
+        return self.put(copy.deepcopy(network), originals)
+
+    def bake(self, network: nn.Module) -> nn.Module:
+        """A copy of the adapted ``network`` with ordinary batch norm and the settled statistics.
+
+        The layers are of the classes that the network came with, so its state dict loads into the
+        same architecture anywhere.
+        """
+        plain = {name: _plain(layer, self.originals[name]) for name, layer in self.layers.items()}
+        return self.put(copy.deepcopy(network), plain).eval()
 
 
 def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
@@ -58,9 +95,17 @@ def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
     """
     found = {}
     for name, module in network.named_modules(remove_duplicate=False):
+        if isinstance(module, AdaptiveBatchNorm):
+            raise TypeError(
+                "this network is adapted already; `bake()` or `revert()` its adapter first."
+            )
         if isinstance(module, _BatchNorm) or type(module).__name__ in _FROZEN:
             _check_known(name, module)
             found[name] = module
+    if "" in found:
+        raise TypeError(
+            f"the network is itself a {type(network).__name__}; put it in an nn.Sequential."
+        )
     return found
 
 
@@ -70,31 +115,13 @@ def convert(network: nn.Module) -> Surgery:
     The source statistics stay the normalising ones until somebody chooses others, so the converted
     network computes what it did before.
     """
-    originals = find_batch_norms(network)
-    replacements: dict[int, AdaptiveBatchNorm] = {}  # one for one, so that sharing is kept
-    layers = {}
-    for name, original in originals.items():
-        layer = replacements.get(id(original))
-        if layer is None:
-            layer = replacements[id(original)] = _adaptive(original)
-        _set(network, name, layer)
-        layers[name] = layer
-    return Surgery(layers, originals)
-
-
-def bake(network: nn.Module, surgery: Surgery) -> nn.Module:
-    """A copy of the adapted ``network`` with ordinary batch norm that holds the settled statistics.
-
-    The layers are of the classes that the network came with, so its state dict loads into the
-    same architecture anywhere.
-    """
-    baked = copy.deepcopy(network)
-    plain: dict[int, nn.Module] = {}
-    for name, layer in surgery.layers.items():
-        if id(layer) not in plain:
-            plain[id(layer)] = _plain(layer, surgery.originals[name])
-        _set(baked, name, plain[id(layer)])
-    return baked.eval()
+    found = find_batch_norms(network)
+    first = {id(module): name for name, module in reversed([*found.items()])}
+    places = {place: first[id(module)] for place, module in found.items()}
+    originals = {name: found[name] for name in dict.fromkeys(places.values())}
+    surgery = Surgery({n: _adaptive(o) for n, o in originals.items()}, originals, places)
+    surgery.put(network, surgery.layers)
+    return surgery
 
 
 def describe_norms(network: nn.Module) -> str:
@@ -152,18 +179,23 @@ def _adaptive(original: Any) -> AdaptiveBatchNorm:
     return layer.eval()
 
 
+def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
+    """The module on the device, and in the precision, that the network has moved to."""
+    dtype = layer.tracked_mean.dtype if layer.weight is None else layer.weight.dtype
+    moved: nn.Module = module.to(device=layer.tracked_mean.device, dtype=dtype)
+    return moved
+
+
 @torch.no_grad()
 def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
-    if layer.source is None and int(layer.tracked_batches) == 0:
-        raise RuntimeError(
-            "cannot bake: the network keeps no source statistics (track_running_stats=False) and "
-            "no batch was seen yet; run the adapter on some data first."
-        )
-    plain: Any = copy.deepcopy(original)
-    settled = layer.settled()
-    affine = (("weight", layer.weight), ("bias", layer.bias))
-    statistics = (("running_mean", settled.mean), ("running_var", settled.var))
-    for name, value in (*affine, *statistics):
+    plain: Any = _following(copy.deepcopy(original), layer)
+    values = [("weight", layer.weight), ("bias", layer.bias)]
+    # Without source statistics and before any batch, the layer goes on using each batch's own.
+    has_statistics = layer.source is not None or int(layer.tracked_batches) > 0
+    if has_statistics:
+        settled = layer.settled()
+        values += [("running_mean", settled.mean), ("running_var", settled.var)]
+    for name, value in values:
         holder = getattr(plain, name)
         if value is None:
             continue
@@ -171,9 +203,9 @@ def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
             plain.register_buffer(name, value.detach().clone())
         else:
             holder.data = value.detach().to(holder.dtype, copy=True)
-    if isinstance(plain, _BatchNorm):
+    if has_statistics and isinstance(plain, _BatchNorm):
         plain.track_running_stats = True
-    done: nn.Module = plain.to(layer.tracked_mean.device).requires_grad_(False)
+    done: nn.Module = plain.requires_grad_(False)
     return done
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -57,11 +58,32 @@ class Learner:
         """Overwrite the parameters in place."""
         for name, p in self.parameters.items():
             p.copy_(values[name])
+        torch.clear_autocast_cache()
+
+    @contextmanager
+    def at_start(self) -> Iterator[None]:
+        """The source parameters for a while, without copying any."""
+        current = {name: p.data for name, p in self.parameters.items()}
+        self._point_at(self.start)
+        try:
+            yield
+        finally:
+            self._point_at(current)
+
+    def _point_at(self, values: Mapping[str, Tensor]) -> None:
+        for name, p in self.parameters.items():
+            p.data = values[name]
+        torch.clear_autocast_cache()
 
     def restart(self) -> None:
         """Source values, untouched optimiser."""
         self.set_parameters(self.start)
         self.optimizer.state = defaultdict(dict)
+
+    def require_grad(self) -> None:
+        """Undo what a caller may have switched off since."""
+        for parameter in self.parameters.values():
+            parameter.requires_grad_(True)
 
     def descend(self, loss: Tensor) -> bool:
         """One step down; false if the loss, a gradient or a parameter after it is not finite."""
@@ -73,6 +95,7 @@ class Learner:
             parameter.grad = gradient
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        torch.clear_autocast_cache()  # it may hold the weights as they were
         return is_finite([*parameters])
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:

@@ -27,6 +27,8 @@ def bn(
         momentum: Exponential running average; ``None`` averages all batches equally.
         only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
     """
+    if momentum is not None and not running:
+        raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
     statistics: Statistics = Running(momentum=momentum) if running else Batch()
     return Recipe(statistics=statistics, gradient="detached", only=only)
 

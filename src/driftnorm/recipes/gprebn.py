@@ -63,6 +63,10 @@ def gprebn(
         "batch": Batch(),
     }
     chosen = named.get(statistics) if isinstance(statistics, str) else statistics
+    if momentum is not None and statistics != "running":
+        raise ValueError(
+            f"`momentum` is that of running statistics, but `statistics` is {statistics!r}."
+        )
     if chosen is None:
         raise ValueError(
             f"`statistics` must be one of {', '.join(map(repr, named))} or a Statistics object, "

@@ -32,7 +32,7 @@ def pl(
     Args:
         threshold: Confidence that a pseudo label needs.
         trainable: What the labels teach: ``"all"``, or the ``"classifier"`` (PL-C).
-        lr: Learning rate, 1e-3 unless ``rho`` is given.
+        lr: Learning rate, 5e-5 (T3A's setting) unless ``rho`` is given.
         rho: Learning rate as a multiple of ``source_lr``.
         source_lr: The rate that the network was trained with.
         weight_decay: As the optimiser means it.
@@ -45,7 +45,7 @@ def pl(
         objective=PseudoLabel(threshold),
         trainable=trainable,
         optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr),
+        lr=learning_rate(lr, rho, source_lr, default=5e-5),
         weight_decay=weight_decay,
         steps=steps,
         predict=predict,

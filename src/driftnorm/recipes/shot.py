@@ -35,7 +35,7 @@ def shot(
     Args:
         pseudo_label: Weight of the pseudo-label term; 0 is SHOT-IM.
         threshold: Confidence that a pseudo label needs.
-        lr: Learning rate, 1e-3 unless ``rho`` is given.
+        lr: Learning rate, 5e-5 (T3A's setting) unless ``rho`` is given.
         rho: Learning rate as a multiple of ``source_lr``.
         source_lr: The rate that the network was trained with.
         weight_decay: As the optimiser means it.
@@ -48,7 +48,7 @@ def shot(
         objective=InformationMaximization(pseudo_label, threshold),
         trainable="features",
         optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr),
+        lr=learning_rate(lr, rho, source_lr, default=5e-5),
         weight_decay=weight_decay,
         steps=steps,
         predict=predict,

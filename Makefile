@@ -1,0 +1,54 @@
+# The two commands of the README are `make demo` and `make test`; each sets everything up by itself.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# `pip install` in the order that keeps gigabytes of CUDA out: the pinned CPU torch comes first.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+STAMPS := $(VENV)/.stamps
+
+.PHONY: help demo test lint types bench docs clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 14
+
+$(STAMPS)/venv:
+	@echo "driftnorm: making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -c 'import sys; sys.exit("driftnorm needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 10) else None'
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/torch: $(STAMPS)/venv constraints.txt
+	@echo "driftnorm: installing the pinned CPU build of torch (about 200 MB, once) ..."
+	@$(PIP) torch numpy
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/torch pyproject.toml
+	@echo "driftnorm: installing the package with its plotting extra ..."
+	@$(PIP) --editable '.[plots]'
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/package
+	@echo "driftnorm: installing test and lint tools ..."
+	@$(PIP) --editable '.[dev]'
+	@echo "driftnorm: installing timm and torchvision for the tests (without their dependencies) ..."
+	@$(PIP) --no-deps torchvision timm
+	@touch $@
+
+demo: $(STAMPS)/package ## Train a small network, shift its data, adapt with every method (under 2 minutes)
+	@$(BIN)/driftnorm demo
+
+test: $(STAMPS)/dev ## Run all tests (set DRIFTNORM_SHARED and DRIFTNORM_CIFAR10 to include those that need files)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(STAMPS)/dev ## Check style
+	@$(BIN)/ruff check && $(BIN)/ruff format --check
+
+types: $(STAMPS)/dev ## Check types
+	@$(BIN)/mypy
+
+bench: $(STAMPS)/dev ## Measure speed and memory of every method (about 20 minutes of an idle machine)
+	@$(BIN)/python benchmarks/speed.py
+
+clean: ## Remove the virtual environment and what tools left behind
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

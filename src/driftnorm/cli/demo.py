@@ -1,0 +1,73 @@
+"""``driftnorm demo``."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from driftnorm.adapter import DriftnormWarning
+from driftnorm.demo.experiment import Demo
+from driftnorm.demo.views import demo_plot, demo_table
+from driftnorm.records import RowStore, load_rows, save_rows
+
+__all__ = ["demo"]
+
+
+def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo")) -> None:
+    """Train, shift, adapt and measure on digits that come with the package.
+
+    Stopped and started again, it goes on where it was.
+
+    Parameters
+    ----------
+    seeds
+        How many times everything is repeated, with another split and another training.
+    batch_size
+        Images a batch.
+    out
+        Folder for rows, table and plot.
+    """
+    begun = time.perf_counter()
+    torch.set_num_threads(1)  # the network is so small that threads only get in each other's way
+    console = Console()
+    study = Demo(seeds=seeds, batch_size=batch_size)
+    cells, store = study.cells(), RowStore(out / "rows")
+    done = sum(map(store.has, cells))
+    console.print(
+        f"A small BatchNorm network is trained on clean digits, then {len(study.names)} methods "
+        f"meet shifted ones without labels."
+    )
+    if done:
+        console.print(f"{done} of {len(cells)} measurements are there already (in {out}).")
+    with (
+        Progress(
+            TextColumn("{task.description:<26}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        ) as progress,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the table
+        task = progress.add_task("starting", total=len(cells), completed=done)
+        for _ in study.run(store, lambda text: progress.update(task, description=text)):
+            progress.advance(task)
+    wanted = {cell.key: i for i, cell in enumerate(cells)}
+    rows = [row for row in load_rows(out / "rows") if row.cell.key in wanted]
+    rows.sort(key=lambda row: wanted[row.cell.key])
+    table = demo_table(rows)
+    save_rows(rows, out / "rows.jsonl")
+    (out / "table.md").write_text(table.to_markdown())
+    demo_plot(rows, out / "accuracy.png")
+    console.print(table.to_rich())
+    console.print(
+        f"Saved {out / 'accuracy.png'}, {out / 'table.md'} and {out / 'rows.jsonl'} "
+        f"({time.perf_counter() - begun:.0f} s)."
+    )

@@ -1,0 +1,1 @@
+"""Where images and labels come from."""

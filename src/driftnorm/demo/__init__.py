@@ -1,0 +1,1 @@
+"""The main job on data that come with the package: train, shift, adapt, measure."""

@@ -1,0 +1,125 @@
+"""A small honest experiment: several seeds, every method at its defaults, nothing tuned.
+
+For each seed the digits are split in halves; a small network is trained on the clean first half;
+the second half is shifted and streamed, unlabelled, to every method, which starts from the same
+trained network for each shift and severity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from driftnorm.api import adapt, methods
+from driftnorm.data.digits import Digits, split_digits
+from driftnorm.demo.shifts import SEVERITIES, SHIFTS
+from driftnorm.evaluate import evaluate
+from driftnorm.protocol import Protocol
+from driftnorm.records import Cell, Row, RowStore, environment
+
+__all__ = ["Demo", "digit_network", "train"]
+
+_MEAN, _STD = 0.305, 0.376  # of the digits' pixels
+
+
+def digit_network() -> nn.Module:
+    """Four convolutions with batch norm, 65 thousand parameters."""
+
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    return nn.Sequential(
+        *block(1, 32),
+        *block(32, 32),
+        nn.MaxPool2d(2),
+        *block(32, 64),
+        *block(64, 64),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+
+
+def normalized(images: Tensor) -> Tensor:
+    """What the network takes."""
+    return (images - _MEAN) / _STD
+
+
+def train(data: Digits, seed: int, epochs: int = 25) -> nn.Module:
+    """Fit the network to clean digits."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = digit_network()
+        optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+        batches = len(data.labels) // 64
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, 3e-3, total_steps=epochs * batches
+        )
+        for _ in range(epochs):
+            order = torch.randperm(len(data.labels))
+            for batch in order[: batches * 64].view(batches, 64):
+                loss = F.cross_entropy(network(normalized(data.images[batch])), data.labels[batch])
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                schedule.step()
+    return network.eval()
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo measures.
+
+    Attributes:
+        seeds: How many times everything is repeated, with another split and another training.
+        batch_size: Images a batch.
+        names: The methods.
+    """
+
+    seeds: int = 3
+    batch_size: int = 64
+    names: tuple[str, ...] = (*methods(), "gprebn+rt3a")
+
+    def cells(self) -> list[Cell]:
+        """Every measurement, clean data first."""
+        shifts = [("clean", 0), *((shift, s) for shift in SHIFTS for s in SEVERITIES)]
+        protocol = Protocol("digits", 899, self.batch_size, order="shuffled once")
+        return [
+            Cell("demo", "digit-cnn", shift, severity, name, protocol, seed)
+            for seed in range(self.seeds)
+            for shift, severity in shifts
+            for name in self.names
+        ]
+
+    def run(
+        self, store: RowStore, tell: Callable[[str], None] = lambda text: None
+    ) -> Iterator[Row]:
+        """Measure what the store does not have yet; yields every new row."""
+        missing = [cell for cell in self.cells() if not store.has(cell)]
+        where = environment()
+        for seed in sorted({cell.seed for cell in missing}):
+            tell(f"training, seed {seed}")
+            training, test = split_digits(seed)
+            network = train(training, seed)
+            for cell in (cell for cell in missing if cell.seed == seed):
+                tell(f"seed {seed}: {cell.shift} {cell.severity or ''}")
+                row = Row(cell, evaluate(adapt(network, cell.method), _stream(cell, test)), where)
+                store.write(row)
+                yield row
+
+
+def _stream(cell: Cell, test: Digits) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same images in the same order for every method."""
+    generator = torch.Generator().manual_seed(1000 * cell.seed + cell.severity)
+    images = test.images
+    if cell.shift in SHIFTS:
+        images = SHIFTS[cell.shift](images, cell.severity, generator)
+    size = cell.protocol.batch_size
+    for begin in range(0, len(images), size):
+        part = slice(begin, begin + size)
+        yield normalized(images[part]), test.labels[part]

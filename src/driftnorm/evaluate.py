@@ -1,0 +1,67 @@
+"""A stream through an adapter: predictions in, one row's metrics out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from torch import Tensor
+
+from driftnorm.adapter import Adapter
+from driftnorm.metrics import (
+    expected_calibration_error,
+    log_softmax,
+    mean_entropy,
+    negative_log_likelihood,
+    pack_bits,
+)
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    adapter: Adapter,
+    stream: Iterable[tuple[Tensor, Tensor]],
+    on_batch: Callable[[int], None] | None = None,
+) -> dict[str, object]:
+    """Run labelled batches through an adapter, scoring each answer as it comes.
+
+    The labels are never shown to the adapter.
+
+    Args:
+        adapter: Starts from the state it is in.
+        stream: Batches of (inputs, labels).
+        on_batch: Called with the size of each finished batch.
+
+    Returns:
+        ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
+        (``online_error``), which samples were right (``correct``, packed), their ``count``, the
+        number of ``bad_batches`` and of guard ``alarms``, and the ``seconds`` spent in the adapter.
+    """
+    outputs, truth, online, seconds = [], [], [], 0.0
+    for x, labels in stream:
+        begun = time.perf_counter()
+        logits = adapter(x)
+        seconds += time.perf_counter() - begun
+        outputs.append(logits.float().cpu().numpy())
+        truth.append(labels.cpu().numpy())
+        online.append(float((outputs[-1].argmax(axis=1) != truth[-1]).mean()))
+        if on_batch is not None:
+            on_batch(len(labels))
+    if not outputs:
+        raise ValueError("`stream` gave no batch; there is nothing to evaluate.")
+    log_p, target = log_softmax(np.concatenate(outputs)), np.concatenate(truth)
+    correct = log_p.argmax(axis=1) == target
+    return {
+        "error": float(1 - correct.mean()),
+        "nll": negative_log_likelihood(log_p, target),
+        "ece": expected_calibration_error(np.exp(log_p.max(axis=1)), correct),
+        "entropy": mean_entropy(log_p),
+        "online_error": [round(e, 6) for e in online],
+        "correct": pack_bits(correct),
+        "count": len(target),
+        "bad_batches": adapter.bad_batches,
+        "alarms": adapter.alarms,
+        "seconds": round(seconds, 4),
+    }

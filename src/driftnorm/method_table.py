@@ -1,0 +1,59 @@
+"""What is known of every method, read off its recipe: for the command line and the docs."""
+
+from __future__ import annotations
+
+from driftnorm.recipes import METHODS
+from driftnorm.tables import Column, Table
+
+__all__ = ["method_facts", "method_table"]
+
+
+def method_facts() -> dict[str, dict[str, object]]:
+    """Facts by method name, plain enough for JSON."""
+    return {
+        name: {
+            "summary": method.summary,
+            "paper": method.paper,
+            "helps": method.helps,
+            "hurts": method.hurts,
+            "backward": method.recipe.needs_backward,
+            "batch_norm": method.recipe.needs_batch_norm,
+            "source_statistics": method.recipe.needs_source_statistics
+            and method.recipe.needs_batch_norm,
+            "order_dependent": method.recipe.order_dependent,
+            "options": list(method.options),
+        }
+        for name, method in METHODS.items()
+    }
+
+
+def method_table() -> Table:
+    """The same for people."""
+
+    def mark(fact: object) -> str:
+        return "yes" if fact else ""
+
+    rows = tuple(
+        (
+            name,
+            *map(
+                str,
+                (
+                    f["summary"],
+                    mark(f["backward"]),
+                    mark(f["batch_norm"]),
+                    f["helps"],
+                    f["hurts"],
+                    f["paper"],
+                ),
+            ),
+        )
+        for name, f in method_facts().items()
+    )
+    titles = ("method", "what it does", "backward", "needs BN", "helps", "hurts", "paper")
+    return Table(
+        "Test-time methods",
+        tuple(Column(title) for title in titles),
+        rows,
+        "Join a feature-side and a classifier-side method with '+', for example gprebn+rt3a.",
+    )

@@ -1,0 +1,33 @@
+"""Networks, weights and checkpoints.
+
+`load` turns a name and a weight file into a model that takes images in [0, 1]; `save_checkpoint`
+and `open_checkpoint` write and read files that need no name at all. Importing this package imports
+torch only; safetensors, timm and torchvision are imported when first needed.
+"""
+
+from driftnorm.models._files import CheckpointError
+from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
+from driftnorm.models.loading import load
+from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.registry import MODELS, ModelFacts, build
+from driftnorm.models.saved import Checkpoint, open_checkpoint, save_checkpoint, weights_hash
+from driftnorm.models.sources import resolve
+
+__all__ = [
+    "MODELS",
+    "Checkpoint",
+    "CheckpointError",
+    "ModelFacts",
+    "Normalized",
+    "Preprocessing",
+    "build",
+    "fit_weights",
+    "head_of",
+    "load",
+    "load_weights",
+    "matching_architectures",
+    "open_checkpoint",
+    "resolve",
+    "save_checkpoint",
+    "weights_hash",
+]

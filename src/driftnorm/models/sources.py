@@ -1,0 +1,114 @@
+"""Where networks come from: built in, timm, torchvision, or a factory of the user's own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from driftnorm.models import _vision
+from driftnorm.models.normalized import Preprocessing
+from driftnorm.models.registry import MODELS, build, facts_of, unknown_name
+
+
+def resolve(
+    spec: str, num_classes: int | None = None, **options: Any
+) -> tuple[nn.Module, Preprocessing | None]:
+    """Builds the bare network of a spec, and tells what input it wants where that is known.
+
+    Args:
+        spec: A built-in name ("resnet20"), "timm:NAME", "torchvision:NAME" or
+            "package.module:factory".
+        num_classes: Number of outputs; the network's usual number when None.
+        **options: Options of the network. timm and torchvision networks take `pretrained`: True,
+            or for torchvision the name of the weights such as "IMAGENET1K_V1".
+
+    Returns:
+        The network without normalisation, and its preprocessing or None.
+    """
+    family, colon, name = spec.partition(":")
+    if not colon:
+        facts = facts_of(spec)
+        return build(spec, num_classes, **options), facts.preprocessing_for(num_classes)
+    if num_classes is not None:
+        options = {**options, "num_classes": num_classes}
+    if family == "timm":
+        return _from_timm(name, options)
+    if family == "torchvision":
+        return _from_torchvision(name, options)
+    return _from_factory(family, name, options), None
+
+
+def is_builtin(spec: str) -> bool:
+    """Whether driftnorm builds this network by itself."""
+    return spec in MODELS
+
+
+def is_factory(spec: str) -> bool:
+    """Whether building this spec would import a module that the spec names."""
+    family, colon, _ = spec.partition(":")
+    return bool(colon) and family not in ("timm", "torchvision")
+
+
+def _from_timm(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, Preprocessing]:
+    timm = _vision.import_timm()
+    if not timm.is_model(name):
+        raise unknown_name("timm model", name, timm.list_models())
+    network: nn.Module = timm.create_model(name, **options)
+    wanted = importlib.import_module("timm.data").resolve_model_data_config(network)
+    return network, Preprocessing(
+        mean=wanted["mean"],
+        std=wanted["std"],
+        size=wanted["input_size"][-1],
+        interpolation=wanted["interpolation"],
+        crop_ratio=wanted["crop_pct"],
+    )
+
+
+def _from_torchvision(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, Preprocessing]:
+    zoo = _vision.import_torchvision().models
+    classifiers = zoo.list_models(module=zoo)
+    if name not in classifiers:
+        raise unknown_name("torchvision model", name, classifiers)
+    rest = dict(options)
+    pretrained = rest.pop("pretrained", False)
+    published = zoo.get_model_weights(name)
+    if isinstance(pretrained, str) and pretrained not in published.__members__:
+        raise unknown_name(
+            f"set of weights of torchvision's {name}", pretrained, published.__members__
+        )
+    chosen = published[pretrained] if isinstance(pretrained, str) else published.DEFAULT
+    network: nn.Module = zoo.get_model(name, weights=chosen if pretrained else None, **rest)
+    wanted = chosen.transforms()
+    return network, Preprocessing(
+        mean=wanted.mean,
+        std=wanted.std,
+        size=wanted.crop_size[0],
+        interpolation=wanted.interpolation.value,
+        crop_ratio=wanted.crop_size[0] / wanted.resize_size[0],
+    )
+
+
+def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) -> nn.Module:
+    spec = f"{module_name}:{attribute}"
+    try:
+        factory: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module exists; something it imports does not
+        raise ValueError(
+            f"`spec` {spec!r} names the module {module_name!r}, which cannot be imported. Use a "
+            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path."
+        ) from error
+    for part in attribute.split("."):
+        factory = getattr(factory, part, None)
+    if not callable(factory):
+        raise ValueError(f"`spec` {spec!r}: {module_name!r} has no function {attribute!r}.")
+    network = factory(**options)
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"`spec` {spec!r} must return a torch.nn.Module, got {type(network).__name__}."
+        )
+    return network

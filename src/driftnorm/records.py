@@ -1,0 +1,133 @@
+"""Cells and rows: what is to be measured, and what was. The folder of rows is the truth.
+
+A row is one file named by the hash of its cell, written atomically. "Done" is the file's existence,
+so killing, resuming, running twice and running on several machines are all the same case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driftnorm.protocol import Protocol
+
+__all__ = ["Cell", "Row", "RowStore", "environment", "load_rows", "save_rows"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement to make: a model, a shift of its data, a method, a protocol and a seed."""
+
+    study: str
+    model: str
+    shift: str
+    severity: int
+    method: str
+    protocol: Protocol
+    seed: int = 0
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Hash of the whole description; names the row's file."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of a cell: numbers, and the environment they came from."""
+
+    cell: Cell
+    metrics: dict[str, Any]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line, keys sorted."""
+        record = {"key": self.cell.key, **asdict(self)}
+        return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Row:
+        """The inverse of :meth:`to_json`."""
+        record = json.loads(line)
+        cell = record["cell"]
+        cell["protocol"] = Protocol(**cell["protocol"])
+        cell["options"] = tuple((name, value) for name, value in cell["options"])
+        return cls(Cell(**cell), record["metrics"], record["environment"])
+
+
+class RowStore:
+    """A folder with one file a row."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def has(self, cell: Cell) -> bool:
+        """Whether the cell is done."""
+        return self._path(cell).exists()
+
+    def write(self, row: Row) -> None:
+        """Add a row; a half-written one is never seen under its name."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write_atomically(self._path(row.cell), row.to_json() + "\n")
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in a fixed order."""
+        for path in sorted(self.folder.glob("*.json")):
+            yield Row.from_json(path.read_text())
+
+    def _path(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.key}.json"
+
+
+def save_rows(rows: Iterable[Row], path: str | Path) -> None:
+    """Rows as sorted JSON lines in one file, the form in which they are committed."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    _write_atomically(Path(path), "".join(sorted(row.to_json() + "\n" for row in rows)))
+
+
+def load_rows(path: str | Path) -> list[Row]:
+    """Rows from a JSON-lines file or from a folder of row files."""
+    path = Path(path)
+    if path.is_dir():
+        return list(RowStore(path).rows())
+    if not path.exists():
+        raise FileNotFoundError(f"no rows at {path}: expected a .jsonl file or a folder of rows.")
+    return [Row.from_json(line) for line in path.read_text().splitlines() if line]
+
+
+def environment() -> dict[str, str]:
+    """What a result may depend on besides its cell."""
+    import platform
+
+    import numpy
+    import torch
+
+    from driftnorm._version import __version__
+
+    return {
+        "driftnorm": __version__,
+        "machine": platform.machine(),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+    }
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,115 @@
+"""Tables as data, and the forms in which people want to read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+__all__ = ["Column", "Table"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading; ``best`` says which end of a numeric column is set in bold."""
+
+    title: str
+    best: Literal["highest", "lowest"] | None = None
+    decimals: int = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text and numbers under columns.
+
+    Attributes:
+        title: What the table shows.
+        columns: The headings; the first column names the row.
+        rows: Cells are text or numbers; ``None`` prints as a dash.
+        note: The protocol, and whatever else must stand beside the numbers.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str | float | None, ...], ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"every row of {self.title!r} must have {len(self.columns)} cells, got {row}."
+                )
+
+    def text(self, row: int, column: int) -> str:
+        """A cell as people read it."""
+        value = self.rows[row][column]
+        if value is None:
+            return "-"
+        return value if isinstance(value, str) else f"{value:.{self.columns[column].decimals}f}"
+
+    def is_best(self, row: int, column: int) -> bool:
+        """Whether a cell holds the best number of its column, as printed."""
+        best = self.columns[column].best
+        if best is None or not isinstance(self.rows[row][column], int | float):
+            return False
+        numbers = [r[column] for r in self.rows if isinstance(r[column], int | float)]
+        winner = (max if best == "highest" else min)(float(n) for n in numbers if n is not None)
+        return self.text(row, column) == f"{winner:.{self.columns[column].decimals}f}"
+
+    def to_rich(self) -> RichTable:
+        """For the terminal."""
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        table = RichTable(
+            title=escape(self.title),
+            caption=escape(self.note),
+            title_justify="left",
+            caption_justify="left",
+        )
+        for index, column in enumerate(self.columns):
+            justify: Literal["left", "right"] = "right" if index else "left"
+            table.add_column(escape(column.title), justify=justify, no_wrap=not index)
+        for row in range(len(self.rows)):
+            table.add_row(
+                *(
+                    self._marked(row, c, "[bold]", "[/bold]", escape)
+                    for c in range(len(self.columns))
+                )
+            )
+        return table
+
+    def to_markdown(self) -> str:
+        """For documents."""
+
+        def escape(text: str) -> str:
+            return text.replace("|", "\\|")
+
+        head = "| " + " | ".join(escape(c.title) for c in self.columns) + " |"
+        rule = "| --- |" + " ---: |" * (len(self.columns) - 1)
+        body = [
+            "| "
+            + " | ".join(self._marked(r, c, "**", "**", escape) for c in range(len(self.columns)))
+            + " |"
+            for r in range(len(self.rows))
+        ]
+        note = [f"\n{self.note}"] if self.note else []
+        return "\n".join([f"**{self.title}**\n", head, rule, *body, *note]) + "\n"
+
+    def to_csv(self) -> str:
+        """For programs: full precision."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer)
+        writer.writerow(column.title for column in self.columns)
+        writer.writerows(self.rows)
+        return buffer.getvalue()
+
+    def _marked(self, row: int, column: int, begin: str, end: str, escape: object) -> str:
+        assert callable(escape)
+        text = str(escape(self.text(row, column)))
+        return f"{begin}{text}{end}" if self.is_best(row, column) else text

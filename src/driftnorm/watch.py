@@ -1,0 +1,103 @@
+"""What an adapter says about a stream while it runs: warnings, once each, and alarms."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from torch import Tensor
+
+from driftnorm.adapter import DriftnormWarning
+from driftnorm.functional import Moments
+from driftnorm.guard import EMPTY, Guard, Signals, read_signals
+from driftnorm.intake import looks_unnormalized
+from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.recipe import Recipe
+
+__all__ = ["Watch"]
+
+_TINY = 8  # images; below this, statistics of the batch alone are mostly noise
+
+
+class Watch:
+    """Holds what was said already, and what the guard remembers.
+
+    Attributes:
+        state: The guard's memory; replaced as a whole, never changed in place.
+        alarms: How many times the guard found adaptation harmful.
+    """
+
+    def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
+        self.guard = guard
+        self.state = EMPTY
+        self.alarms = 0
+        self._recipe = recipe
+        # Without memory, or without any say of batch or gradient, there is nothing to go wrong.
+        self._guards = not episodic and (recipe.batch_dependent or recipe.needs_backward)
+        self._said: set[str] = set()
+
+    def say_once(self, kind: str, message: str) -> None:
+        """Warn, unless something of this kind was said before."""
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(message, DriftnormWarning, stacklevel=2)
+
+    def look(self, x: Tensor, signals: Signals) -> None:
+        """Warn about a batch that makes results silently wrong."""
+        statistics = self._recipe.statistics
+        if len(x) < _TINY and statistics.uses_batch and not statistics.keeps_history:
+            self.say_once(
+                "tiny batch",
+                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
+                f"statistics ('gprebn') or a source prior ('bn-prior').",
+            )
+        ordered = self.guard.ordered(signals, self.state.marginal, self.state.batches)
+        if self._recipe.order_dependent and ordered:
+            self.say_once(
+                "class order",
+                "the predicted classes changed abruptly between batches: if the stream is ordered "
+                "by class, shuffle it, or adapt less (smaller `theta`, guard='freeze').",
+            )
+
+    def look_at_first(self, x: Tensor, layer: AdaptiveBatchNorm) -> None:
+        """Warn if the first batch seems to have missed the network's normalisation."""
+        seen = layer.pending and Moments(layer.pending.mean, layer.pending.var)
+        why = looks_unnormalized(x, seen, layer.source)
+        if why:
+            self.say_once("normalisation", f"the input looks un-normalised: {why}.")
+
+    def audit(
+        self,
+        logits: Tensor,
+        signals: Signals,
+        ask_source: Callable[[int], Tensor],
+        moved: Callable[[], float],
+    ) -> str | None:
+        """Ask the source about some images of this batch, if the guard wants to.
+
+        Args:
+            logits: The adapted network's.
+            signals: What they look like.
+            ask_source: The source's logits on about so many of the batch's first images.
+            moved: How far the trained parameters are from the source.
+
+        Returns:
+            Why the adapter must go back to the source, or ``None``.
+        """
+        if not self._guards or not self.guard.wants_audit(self.state, signals):
+            return None
+        answer = ask_source(self.guard.images)
+        source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
+        alarm = self.guard.verdict(self.state, adapted, source, moved())
+        self.state = self.state.audited(source)
+        if alarm is None:
+            return None
+        self.alarms += 1
+        if self.guard.policy != "warn":
+            return alarm
+        self.say_once(
+            "harm",
+            f"adaptation may be doing harm: {alarm}. `guard='reset'` or 'freeze' would go back to "
+            f"the source.",
+        )
+        return None
