@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from driftnorm.adapter import BatchReport as BatchReport
     from driftnorm.adapter import DriftnormWarning as DriftnormWarning
     from driftnorm.api import adapt as adapt
-    from driftnorm.api import export_onnx as export_onnx
     from driftnorm.api import methods as methods
+    from driftnorm.export import export_onnx as export_onnx
     from driftnorm.guard import Guard as Guard
     from driftnorm.recipe import Recipe as Recipe
     from driftnorm.recipes import Method as Method
@@ -43,7 +43,7 @@ _HOMES = {
     "NoBatchNormError": "surgery",
     "Recipe": "recipe",
     "adapt": "api",
-    "export_onnx": "api",
+    "export_onnx": "export",
     "methods": "api",
     "register": "recipes",
 }

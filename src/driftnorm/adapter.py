@@ -36,7 +36,7 @@ class BatchReport:
         samples: Size of the batch.
         entropy: Mean entropy of the network's predictions, as a share of its maximum; NaN if the
             batch was not adapted to.
-        spread: Entropy of the average prediction, as a share of its maximum; NaN likewise.
+        spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
         reason: Why the batch was bad or guarded.
     """

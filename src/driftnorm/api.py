@@ -1,19 +1,18 @@
-"""The front door: :func:`adapt`, :func:`methods` and :func:`export_onnx`."""
+"""The front door: :func:`adapt` and :func:`methods`."""
 
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from driftnorm.engine import RecipeAdapter
 from driftnorm.recipe import Recipe
-from driftnorm.recipes import METHODS, Method, build, nearest, options_of
+from driftnorm.recipes import METHODS, Method, build, options_of
+from driftnorm.suggest import nearest
 
-__all__ = ["adapt", "export_onnx", "methods"]
+__all__ = ["adapt", "methods"]
 
 _ENGINE_OPTIONS = tuple(
     name
@@ -39,6 +38,7 @@ def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -
         An ``nn.Module`` to be called like the network.
 
     Example:
+        >>> import torch
         >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
         >>> model = adapt(net.eval(), "gprebn")
         >>> logits = model(torch.randn(32, 4))
@@ -68,46 +68,3 @@ def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -
 def methods() -> dict[str, Method]:
     """Every registered method by name; each knows its paper, its options and its recipe."""
     return dict(METHODS)
-
-
-def export_onnx(
-    adapter: RecipeAdapter, path: str | Path, example: Tensor, *, tolerance: float = 1e-3
-) -> float:
-    """Write the baked network as ONNX with a free batch size, and check it against onnxruntime.
-
-    Args:
-        adapter: Whose current state is exported.
-        path: The file to write.
-        example: A batch of inputs; used for tracing and for the check.
-        tolerance: Largest difference of the logits that is accepted, relative to their size.
-
-    Returns:
-        The largest absolute difference between ONNX's logits and the frozen adapter's.
-    """
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401  (torch's exporter needs it)
-    except ImportError as error:
-        raise ImportError(
-            'exporting needs onnx, onnxruntime and onnxscript: pip install "driftnorm[onnx]"'
-        ) from error
-    baked = adapter.bake()
-    free = {0: torch.export.Dim("batch", min=1)}
-    traced = example if len(example) > 1 else torch.cat([example, example])
-    program = torch.onnx.export(
-        baked, (traced,), dynamo=True, dynamic_shapes=(free,), verbose=False, input_names=["input"]
-    )
-    assert program is not None
-    program.save(str(path))
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    answer = torch.from_numpy(session.run(None, {"input": example.cpu().numpy()})[0])
-    was_frozen = adapter.frozen
-    expected = adapter.freeze()(example).cpu()
-    adapter.frozen = was_frozen
-    difference = float((answer - expected).abs().max())
-    if difference > tolerance * max(1.0, float(expected.abs().max())):
-        raise RuntimeError(
-            f"the ONNX file {path} differs from the adapter by {difference:.2g}, more than the "
-            f"`tolerance` of {tolerance:.2g} allows; do not use it."
-        )
-    return difference

@@ -27,10 +27,13 @@ class Call(NamedTuple):
     x: Tensor
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
+    part_of: int = 0  # samples of the batch that these are the first of
 
     def first(self, count: int) -> Call:
         """The first samples; all of them if other arguments may belong to the whole batch."""
-        return self if self.args or self.kwargs else Call(self.x[:count])
+        if self.args or self.kwargs:
+            return self
+        return Call(self.x[:count], part_of=len(self.x))
 
     def channels_last(self) -> Call:
         """The same batch in channels-last layout, if it has four axes."""
@@ -66,6 +69,7 @@ class ConvertedNetwork(nn.Module):
             )
         self._training = {m: m.training for m in network.modules()} if inplace else {}
         self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
+        surgery.find_batch_norms(network)  # complains before anything is copied or changed
         self.network = network if inplace else copy.deepcopy(network)
         self._surgery = surgery.convert(self.network)
         self.network.requires_grad_(False)
@@ -130,9 +134,9 @@ class ConvertedNetwork(nn.Module):
             # A copy: a network may change its input in place, and a batch runs several times.
             return self.network(call.x.clone(), *call.args, **call.kwargs)
         except (RuntimeError, ValueError) as error:
+            shape = (call.part_of or len(call.x), *call.x.shape[1:])
             raise RuntimeError(
-                f"{self.kind} failed on a batch of shape {tuple(call.x.shape)} and dtype "
-                f"{call.x.dtype}: {error}"
+                f"{self.kind} failed on a batch of shape {shape} and dtype {call.x.dtype}: {error}"
             ) from error
 
     @contextmanager
@@ -216,9 +220,10 @@ class ConvertedNetwork(nn.Module):
         """Without the hook, which would drag this object into a copy of the network."""
         watched = self._feature_hook is not None
         self.watch(None)
-        yield
-        if watched:
-            self.watch(classifier)
+        try:
+            yield
+        finally:
+            self.watch(classifier if watched else None)
 
     def revert(self) -> nn.Module:
         """Undo a conversion in place: original layers, modes and gradient flags."""

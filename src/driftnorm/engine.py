@@ -20,11 +20,11 @@ from torch.utils._pytree import tree_map
 from driftnorm import persistence
 from driftnorm.adapter import Adapter, BadBatchError, BatchReport, DriftnormWarning
 from driftnorm.converted import Call, ConvertedNetwork
-from driftnorm.guard import EMPTY, Guard, Policy, Signals, read_signals
+from driftnorm.guard import EMPTY, Guard, Policy, Signals, Verdict, read_signals
 from driftnorm.heads import HeadState
-from driftnorm.intake import check_input, own_tensor, refuse_export
+from driftnorm.intake import check_input, normalizes_input, own_tensor, refuse_export
 from driftnorm.preparation import assign_statistics, build_learner, check_batch_norm, start_head
-from driftnorm.probe import Layout
+from driftnorm.probe import Layout, check_classifier_name
 from driftnorm.recipe import Recipe
 from driftnorm.selection import needs_forward_order
 from driftnorm.transaction import Learner, Undo, is_finite
@@ -37,8 +37,12 @@ class _Refused(Exception):
     """This batch must leave no trace; the last good state answers it."""
 
 
-class _Alarm(Exception):
-    """The guard found harm; the source answers this batch."""
+class _Stopped(Exception):
+    """The guard found harm, or is in doubt; the source answers this batch."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.why)
+        self.harm = verdict.finding == "harm"
 
 
 @final
@@ -110,6 +114,8 @@ class RecipeAdapter(Adapter):
         self.last = None
         self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
         self._layers = self.converted.layers
+        if classifier is not None:
+            check_classifier_name(self.converted.network, classifier)
         self._fingerprint = persistence.fingerprint(self.converted)
         try:
             check_batch_norm(network, self._layers, recipe, method)
@@ -131,13 +137,19 @@ class RecipeAdapter(Adapter):
 
     # ------------------------------------------------------------------ the contract
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it unless frozen.
 
         Returns what the network returns, detached; with a classifier-side method, the logits.
         """
         refuse_export()
+        if torch.compiler.is_compiling():
+            # Importing the compiler takes a second: only where it is at work already.
+            eagerly = torch.compiler.disable(self._respond)  # type: ignore[no-untyped-call]
+            return eagerly(x, args, kwargs)
+        return self._respond(x, args, kwargs)
+
+    def _respond(self, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._reverted:
             raise RuntimeError(
                 "this adapter was reverted; call `adapt` again to adapt its network."
@@ -216,12 +228,14 @@ class RecipeAdapter(Adapter):
         except _Refused as refused:
             self._roll_back(undo)
             return self._refuse(str(refused), call)
-        except _Alarm as alarm:
-            known = self._watch.state.restarted()
-            self._restart()
-            self._watch.state = known
-            self.frozen = self.guard.policy == "freeze"
-            self.last = BatchReport("guarded", samples, reason=str(alarm))
+        except _Stopped as stopped:
+            known = self._watch.state
+            self._roll_back(undo)
+            if stopped.harm:
+                self._restart()
+                self.frozen = self.guard.policy == "freeze"
+            self._watch.state = known.restarted() if stopped.harm else known
+            self.last = BatchReport("guarded", samples, reason=str(stopped))
             return self._source_answer(call)
         except BaseException:
             self._roll_back(undo)
@@ -233,6 +247,8 @@ class RecipeAdapter(Adapter):
         if self._learner is None or self.recipe.predict == "after":
             with torch.no_grad():
                 output, logits = self.converted.run(call)
+        if not is_finite([logits]):
+            raise _Refused("the network's answer is not finite")
         answer, head = self._answer(output)
         proposed = [p for layer in self._layers.values() if (p := layer.pending) is not None]
         if not is_finite([t for p in proposed for t in (p.mean, p.var)]):
@@ -250,18 +266,18 @@ class RecipeAdapter(Adapter):
     def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:
         """Warn about the batch; stop it if the guard finds that the source would do better."""
         self._watch.look(call.x, signals)
-        if self.batches == 0 and self._layout is not None and self._layout.order:
+        first_batch = self.batches == 0 and self._layout is not None and bool(self._layout.order)
+        if first_batch and not normalizes_input(self.converted.network):
+            assert self._layout is not None
             self._watch.look_at_first(call.x, self._layers[self._layout.order[0]])
 
         def ask_source(images: int) -> Tensor:
             return self.converted.logits(self._source_answer(call.first(images)))
 
-        def moved() -> float:
-            return 0.0 if self._learner is None else self._learner.distance()
-
-        alarm = self._watch.audit(logits, signals, ask_source, moved)
-        if alarm is not None:
-            raise _Alarm(alarm)
+        moved = 0.0 if self._learner is None else self._learner.distance()
+        verdict = self._watch.audit(logits, signals, ask_source, moved)
+        if verdict.finding != "fine":
+            raise _Stopped(verdict)
 
     def _optimise(self, call: Call) -> tuple[Any, Any, float | None]:
         """The gradient steps; returns the last forward's output, its logits and the loss."""

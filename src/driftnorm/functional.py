@@ -69,8 +69,8 @@ def normalize(
     dtype = statistics_dtype(x.dtype)
     return F.batch_norm(
         x,
-        mean.to(dtype),
-        var.to(dtype),
+        mean.detach().to(dtype),
+        var.detach().to(dtype),
         None if weight is None else weight.to(dtype),
         None if bias is None else bias.to(dtype),
         training=False,
@@ -93,7 +93,8 @@ def gprebn(
     The value is that of eval-mode batch norm with ``(mean, var)``, bit for bit. The gradient with
     respect to ``x`` is the training-mode one of the current batch with
     ``gamma' = gamma * s_c / s`` (eq. 7 and 8); those of ``weight`` and ``bias`` are the ordinary
-    ones for ``(mean, var)``. ``mean`` and ``var`` are constants: no gradient reaches them.
+    ones for ``(mean, var)``. ``mean`` and ``var`` are constants: no gradient reaches them. A graph
+    made by ``torch.export`` keeps the value only; it is for inference.
 
     Args:
         x: Activations, shape ``(N, C)`` or ``(N, C, ...)``.
@@ -114,22 +115,25 @@ def gprebn(
         >>> bool(x.grad.sum(dim=(0, 2, 3)).abs().max() < 1e-3)  # the batch mean gets no gradient
         True
     """
-    _check_shapes(x, mean, var)
+    _check_shapes(x, mean=mean, var=var, weight=weight, bias=bias)
+    if moments is not None:
+        _check_shapes(x, **{"moments.mean": moments.mean, "moments.var": moments.var})
     inputs = (x, weight, bias)
     if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in inputs):
         return normalize(x, mean, var, weight, bias, eps)
     batch = batch_moments(x) if moments is None else moments
+    dtype = statistics_dtype(x.dtype)
     out: Tensor = _GradientPreserving.apply(  # type: ignore[no-untyped-call]
-        x, weight, bias, mean.detach(), var.detach(), batch.mean, batch.var, eps
+        x, weight, bias, mean.detach(), var.detach(), batch.mean.to(dtype), batch.var.to(dtype), eps
     )
     return out
 
 
-def _check_shapes(x: Tensor, mean: Tensor, var: Tensor) -> None:
+def _check_shapes(x: Tensor, **vectors: Tensor | None) -> None:
     if x.dim() < 2:
         raise ValueError(f"`x` must have shape (N, C, ...), got {tuple(x.shape)}.")
-    for name, value in (("mean", mean), ("var", var)):
-        if value.shape != (x.shape[1],):
+    for name, value in vectors.items():
+        if value is not None and value.shape != (x.shape[1],):
             raise ValueError(
                 f"`{name}` must have one value for each of the {x.shape[1]} channels of `x`, "
                 f"got shape {tuple(value.shape)}."
@@ -157,13 +161,17 @@ class _GradientPreserving(torch.autograd.Function):
         return normalize(x, mean, var, weight, bias, eps)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True
+            raise RuntimeError(
+                "gprebn cannot be differentiated twice; do without `create_graph=True`."
+            )
         x, weight, mean, var, batch_mean, batch_var = ctx.saved_tensors
         inv_batch = torch.rsqrt(batch_var + ctx.eps)  # 1 / s_c
         inv = torch.rsqrt(var + ctx.eps).to(inv_batch.dtype)  # 1 / s
         ratio = inv / inv_batch  # s_c / s
-        folded = ratio if weight is None else ratio * weight  # gamma', eq. 8
+        # gamma', eq. 8
+        folded = ratio if weight is None else (ratio * weight).to(ratio.dtype)
         affine = weight is not None or ctx.bias_dtype is not None
         grad_x, grad_folded, grad_shift = _training_backward(
             grad, x, folded, batch_mean, inv_batch, ctx.eps, (ctx.needs_input_grad[0], affine)

@@ -14,62 +14,98 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Guard", "GuardState", "Policy", "Signals", "read_signals"]
+__all__ = ["Guard", "GuardState", "Policy", "Signals", "Verdict", "read_signals"]
 
 Policy = Literal["warn", "reset", "freeze", "off"]
 
 
 class Signals(NamedTuple):
-    """What the predictions of a batch look like; shares of the maximum, in [0, 1]."""
+    """What the predictions of a batch look like.
+
+    Attributes:
+        entropy: Mean entropy, as a share of its maximum.
+        spread: Entropy of the predicted classes' shares, as a share of its maximum.
+        marginal: Share of each predicted class.
+        labels: The predicted classes.
+    """
 
     entropy: float
     spread: float
     marginal: Tensor
     labels: Tensor
 
+    @property
+    def too_few(self) -> bool:
+        """Whether the batch is too small to say anything about its classes."""
+        return len(self.labels) < 8
+
 
 class GuardState(NamedTuple):
-    """What the guard remembers: average predictions, the adapted network's and the source's."""
+    """What the guard remembers.
+
+    Attributes:
+        marginal: Average prediction of the adapted network.
+        batches: Over how many batches.
+        source_marginal: Average prediction of the source.
+        audits: Over how many audits.
+        source_spread: Spread of the source's predictions at the last audit.
+        held: For how many batches in a row adaptation has been held back.
+    """
 
     marginal: Tensor
     batches: int
     source_marginal: Tensor
     audits: int
+    source_spread: float
+    held: int
 
     def after(self, signals: Signals) -> GuardState:
         """The state once a batch with these signals is committed."""
         marginal = _averaged(self.marginal, self.batches, signals.marginal)
         return self._replace(marginal=marginal, batches=self.batches + 1)
 
-    def audited(self, source: Signals) -> GuardState:
+    def audited(self, source: Signals, held: bool) -> GuardState:
         """The state once the source was asked about a batch."""
-        marginal = _averaged(self.source_marginal, self.audits, source.marginal)
-        return self._replace(source_marginal=marginal, audits=self.audits + 1)
+        return self._replace(
+            source_marginal=_averaged(self.source_marginal, self.audits, source.marginal),
+            audits=self.audits + 1,
+            source_spread=source.spread,
+            held=self.held + 1 if held else self.held,
+        )
 
     def restarted(self) -> GuardState:
         """What stays after a reset: what the source said is a fact about the stream."""
         return self._replace(marginal=EMPTY.marginal, batches=0)
 
 
+class Verdict(NamedTuple):
+    """What an audit found: all ``"fine"``, in ``"doubt"``, or ``"harm"``; and why."""
+
+    finding: Literal["fine", "doubt", "harm"]
+    why: str = ""
+
+
 def _averaged(mean: Tensor, count: int, new: Tensor) -> Tensor:
     return new if count == 0 else torch.lerp(mean, new, 1 / (count + 1))
 
 
-EMPTY = GuardState(torch.zeros(0), 0, torch.zeros(0), 0)
+EMPTY = GuardState(torch.zeros(0), 0, torch.zeros(0), 0, 1.0, 0)
 
 
 @torch.no_grad()
 def read_signals(logits: Tensor) -> Signals:
     """Entropy and class spread of predictions of shape ``(N, K)`` or ``(N, K, ...)``."""
-    p = logits.detach().float().movedim(1, -1).flatten(0, -2).softmax(dim=-1)
-    samples, classes = p.shape
-    marginal = p.mean(dim=0)
-    numbers = torch.stack(
-        [torch.special.entr(p).sum(dim=1).mean(), torch.special.entr(marginal).sum()]
+    log_p = logits.detach().float().movedim(1, -1).flatten(0, -2).log_softmax(dim=-1)
+    samples, classes = log_p.shape
+    labels = log_p.argmax(dim=1)
+    # Of the labels, not of the probabilities: an unsure network is not a varied one.
+    marginal = torch.bincount(labels, minlength=classes) / samples
+    entropy, spread = torch.stack(
+        [-(log_p.exp() * log_p).sum(dim=1).mean(), torch.special.entr(marginal).sum()]
     ).tolist()
     # A batch smaller than the number of classes cannot show them all.
     most = math.log(max(min(samples, classes), 2))
-    return Signals(numbers[0] / math.log(max(classes, 2)), numbers[1] / most, marginal, p.argmax(1))
+    return Signals(entropy / math.log(max(classes, 2)), spread / most, marginal, labels)
 
 
 def divergence(marginal: Tensor, other: Tensor) -> float:
@@ -93,6 +129,9 @@ class Guard:
         disagreement: Alarm when, on a stream that the source finds ordered by class (few classes in
             this batch, and others than before), the adapted network contradicts it on more than
             this share of the images. Batches of one class do that to batch statistics.
+        patience: With reset and freeze: when such a contradiction comes up before the source has
+            had a chance to change its mind, hold adaptation back, and let the source answer, for
+            at most so many batches.
         distance: Alarm when the trained parameters have moved by more than this share of their
             own length.
         every: Batches between audits that nothing prompted.
@@ -100,9 +139,10 @@ class Guard:
     """
 
     policy: Policy = "warn"
-    spread: float = 0.5
+    spread: float = 0.6
     disagreement: float = 0.5
-    distance: float = 1.0
+    patience: int = 4
+    distance: float = 0.5
     every: int = 8
     images: int = 32
 
@@ -114,36 +154,42 @@ class Guard:
         if self.every < 1 or self.images < 1:
             raise ValueError("`every` and `images` must be at least 1.")
 
-    def wants_audit(self, state: GuardState, signals: Signals) -> bool:
+    def wants_audit(self, state: GuardState, signals: Signals, moved: float) -> bool:
         """Whether the source should be asked about this batch."""
-        if self.policy == "off":
+        if self.policy == "off" or signals.too_few:
             return False
         scheduled = state.batches < 3 or state.batches % self.every == 0
-        return scheduled or signals.spread < self.spread
+        narrow = min(signals.spread, state.source_spread) < self.spread
+        return scheduled or narrow or moved > self.distance
 
     def ordered(self, signals: Signals, before: Tensor, seen: int) -> bool:
         """Whether the predicted classes are few, and others than ``before`` (an average)."""
-        if seen == 0 or signals.spread >= self.spread:
+        if seen == 0 or signals.too_few or signals.spread >= self.spread:
             return False
         return divergence(before, signals.marginal) > 0.5
 
     def verdict(
         self, state: GuardState, adapted: Signals, source: Signals, moved: float
-    ) -> str | None:
-        """What is wrong, in words, or ``None``; both signals are of the same images."""
+    ) -> Verdict:
+        """What is wrong, if anything; both signals are of the same images."""
         if adapted.spread < self.spread * source.spread:
-            return (
-                f"predictions collapse onto few classes (spread {adapted.spread:.2f}, "
-                f"the source's is {source.spread:.2f})"
+            return Verdict(
+                "harm",
+                f"predictions collapse onto few classes (spread {adapted.spread:.2f}, the source's "
+                f"is {source.spread:.2f})",
             )
+        if moved > self.distance:
+            return Verdict("harm", f"parameters have moved by {moved:.0%} of their own length")
         # A source that always says the same is itself lost; one that changes with the batches
         # has seen that they are ordered.
         differ = float((adapted.labels != source.labels).float().mean())
-        if differ > self.disagreement and self.ordered(source, state.source_marginal, state.audits):
-            return (
+        contradicts = differ > self.disagreement
+        if contradicts and self.ordered(source, state.source_marginal, state.audits):
+            return Verdict(
+                "harm",
                 f"the stream looks ordered by class, and the adapted network contradicts the "
-                f"source on {differ:.0%} of the images"
+                f"source on {differ:.0%} of the images",
             )
-        if moved > self.distance:
-            return f"the trained parameters have moved by {moved:.1f} times their own length"
-        return None
+        if contradicts and source.spread < self.spread and state.held < self.patience:
+            return Verdict("doubt", "the source sees few classes here; is the stream ordered?")
+        return Verdict("fine")

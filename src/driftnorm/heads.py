@@ -53,9 +53,9 @@ class T3A(Head):
     supports: int = 20
 
     def __post_init__(self) -> None:
-        if self.supports == 0 or self.supports < -1:
+        if not isinstance(self.supports, int) or self.supports == 0 or self.supports < -1:
             raise ValueError(
-                f"`supports` must be a positive number, or -1 to keep all, got {self.supports}."
+                f"`supports` must be a positive integer, or -1 to keep all, got {self.supports}."
             )
 
     def start(self, weight: Tensor, bias: Tensor | None) -> HeadState:  # noqa: D102

@@ -7,12 +7,19 @@ from torch import Tensor, nn
 
 from driftnorm.functional import Moments
 
-__all__ = ["check_input", "looks_unnormalized", "own_tensor", "refuse_export"]
+__all__ = [
+    "check_input",
+    "looks_unnormalized",
+    "normalizes_input",
+    "own_tensor",
+    "refuse_export",
+]
 
 
 def refuse_export() -> None:
     """A live adapter keeps state, which an exported graph would silently drop."""
-    if torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export():
+    exporting = torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
+    if exporting or torch._C._get_tracing_state() is not None:
         raise RuntimeError(
             "a live adapter cannot be exported: its graph would keep the statistics of the moment "
             "and never adapt. Export `adapter.bake()`, a plain network, or use "
@@ -51,6 +58,12 @@ def own_tensor(value: object) -> object:
     return value.clone() if value.is_inference() else value.detach()
 
 
+def normalizes_input(network: nn.Module) -> bool:
+    """Whether the network seems to hold its own input normalisation."""
+    names = {name.rpartition(".")[2] for name, _ in network.named_buffers()}
+    return not names.isdisjoint({"mean", "std", "mu", "sigma", "pixel_mean", "pixel_std"})
+
+
 def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None) -> str | None:
     """Why a batch of images looks as if it missed the network's normalisation, or ``None``."""
     if x.dim() != 4 or x.shape[1] not in (1, 3) or x.numel() == 0 or bool((x < 0).any()):
@@ -58,12 +71,13 @@ def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None)
     highest = float(x.max())
     if highest > 20:
         return f"its values go up to {highest:.0f}, as if they were bytes"
-    if first is None or source is None:
+    if highest > 1 or first is None or source is None:
         return None
-    shift = ((first.mean - source.mean).abs() / (source.var + 1e-5).sqrt()).median()
-    if float(shift) > 1:
+    # Pixels in [0, 1] vary a quarter as much as normalised ones, or less.
+    ratio = float(((first.var + 1e-5) / (source.var + 1e-5)).median())
+    if ratio < 0.25:
         return (
-            f"it has no negative value, and the first batch-norm layer sees activations that are "
-            f"{float(shift):.1f} standard deviations from those of training"
+            f"its values lie in [0, 1], and the first batch-norm layer sees a variance that is "
+            f"{ratio:.2g} of that in training"
         )
     return None

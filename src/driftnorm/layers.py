@@ -157,6 +157,8 @@ class AdaptiveBatchNorm(nn.Module):
     def _fixed(self, x: Tensor) -> Moments:
         if self.source is not None:
             return self.source if self.mode == "source" else self.settled()
+        if x.numel() == 0:  # any numbers will do for no values
+            return Moments(self.tracked_mean, torch.ones_like(self.tracked_mean))
         if self.mode == "source" or int(self.tracked_batches) == 0:
             # A network that was trained without running statistics uses the batch's own.
             return batch_moments(x)

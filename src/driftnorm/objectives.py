@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm.functional import statistics_dtype
+
 __all__ = [
     "Entropy",
     "InformationMaximization",
@@ -60,7 +62,7 @@ class Entropy:
     """Mean Shannon entropy of the predictions (Tent, GpreBN)."""
 
     def __call__(self, logits: Tensor) -> Tensor:  # noqa: D102
-        return softmax_entropy(logits.float()).mean()
+        return softmax_entropy(_wide(logits)).mean()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class PseudoLabel:
         _check_threshold(self.threshold)
 
     def __call__(self, logits: Tensor) -> Tensor | None:  # noqa: D102
-        return confident_cross_entropy(logits.float(), self.threshold)
+        return confident_cross_entropy(_wide(logits), self.threshold)
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,11 @@ class InformationMaximization:
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
-        if self.pseudo_label < 0:
+        if not 0 <= self.pseudo_label < float("inf"):
             raise ValueError(f"`pseudo_label` is a weight >= 0, got {self.pseudo_label}.")
 
     def __call__(self, logits: Tensor) -> Tensor:  # noqa: D102
-        logits = logits.float()
+        logits = _wide(logits)
         # 1e-5 inside the logarithm is part of the published loss.
         loss = softmax_entropy(logits).mean() - marginal_entropy(logits, floor=1e-5)
         if self.pseudo_label:
@@ -100,6 +102,11 @@ class InformationMaximization:
             if labelled is not None:
                 loss = loss + self.pseudo_label * labelled
         return loss
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """Half precision is too coarse for logarithms of small probabilities."""
+    return logits.to(statistics_dtype(logits.dtype))
 
 
 def _check_threshold(threshold: float) -> None:

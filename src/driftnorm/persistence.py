@@ -53,7 +53,8 @@ def pack(
         "counters": torch.tensor([int(c) for c in counters]),
         "guard.marginal": guard.marginal,
         "guard.source_marginal": guard.source_marginal,
-        "guard.seen": torch.tensor([guard.batches, guard.audits]),
+        "guard.seen": torch.tensor([guard.batches, guard.audits, guard.held]),
+        "guard.source_spread": torch.tensor(guard.source_spread, dtype=torch.float64),
     }
     for key, value in (head or {}).items():
         entries[f"head.{key}"] = value
@@ -61,7 +62,7 @@ def pack(
         for name, state in zip(learner.parameters, learner.optimizer_state(), strict=True):
             for key, value in state.items():
                 entries |= _optimizer_entry(name, key, value)
-    known = {**about, "entries": sorted(entries)}
+    known = {**about, "entries": {name: list(value.shape) for name, value in entries.items()}}
     if layout is not None:
         known |= {"order": list(layout.order), "classifier": layout.classifier}
     text = json.dumps(known, sort_keys=True).encode()
@@ -92,7 +93,11 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
             "this is not the state of a driftnorm adapter: it has no `adapter.about` entry. To "
             "load network weights, load them into the network before calling `adapt`."
         )
-    about: dict[str, Any] = json.loads(bytes(entries["about"].tolist()).decode())
+    try:
+        about: dict[str, Any] = json.loads(bytes(entries["about"].tolist()).decode())
+        expected = {name: torch.Size(shape) for name, shape in about["entries"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError("the state is damaged: `adapter.about` cannot be read.") from error
     if (about["method"], about["settings"]) != (own["method"], own["settings"]):
         raise ValueError(
             f"this state belongs to {about['method']!r} ({about['settings']}), but the adapter "
@@ -107,9 +112,9 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
             "this state was made on a network with other weights; build the adapter from the same "
             "source network before loading it."
         )
-    missing = set(about["entries"]) - entries.keys()
-    if missing:
-        raise ValueError(f"the state is not whole: it lacks `{PREFIX}{min(missing)}`.")
+    for name, shape in expected.items():
+        if name not in entries or entries[name].shape != shape:
+            raise ValueError(f"the state is damaged: `{PREFIX}{name}` is missing or misshapen.")
     return about
 
 
@@ -138,9 +143,10 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
 
 def read_guard(entries: Mapping[str, Tensor]) -> GuardState:
     """The guard's memory."""
-    batches, audits = entries["guard.seen"].tolist()
+    batches, audits, held = entries["guard.seen"].tolist()
     marginal, source = entries["guard.marginal"], entries["guard.source_marginal"]
-    return GuardState(marginal.clone(), batches, source.clone(), audits)
+    spread = float(entries["guard.source_spread"])
+    return GuardState(marginal.clone(), batches, source.clone(), audits, spread, held)
 
 
 def read_head(entries: Mapping[str, Tensor], start: HeadState | None) -> HeadState | None:

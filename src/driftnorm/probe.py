@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.suggest import nearest
 
-__all__ = ["Layout", "probe"]
+__all__ = ["Layout", "check_classifier_name", "probe"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,19 @@ def probe(
         for handle in handles:
             handle.remove()
     unused = [name for name in names.values() if name not in order]
-    found = _classifier(network, outputs, logits, classifier) if needs_classifier else None
+    found = _classifier(outputs, logits, classifier) if needs_classifier else None
     return Layout((*order, *unused), found)
+
+
+def check_classifier_name(network: nn.Module, name: str) -> None:
+    """Raise if the network has no module of that name."""
+    modules = dict(network.named_modules())
+    if name not in modules:
+        linear = ", ".join(n for n, m in modules.items() if isinstance(m, nn.Linear))
+        raise ValueError(
+            f"`classifier` must be the dotted name of a module of {type(network).__name__}, got "
+            f"{name!r}; its linear layers are: {linear or 'none'}.{nearest(name, modules)}"
+        )
 
 
 def _note(order: dict[str, None], name: str) -> Callable[..., None]:
@@ -70,17 +82,9 @@ def _keep(outputs: dict[str, Tensor], name: str) -> Callable[..., None]:
     return hook
 
 
-def _classifier(
-    network: nn.Module, outputs: Mapping[str, Tensor], logits: Tensor, named: str | None
-) -> str:
+def _classifier(outputs: Mapping[str, Tensor], logits: Tensor, named: str | None) -> str:
     makes_logits = [name for name, out in reversed([*outputs.items()]) if _same(out, logits)]
     if named is not None:
-        if named not in outputs:
-            known = ", ".join(name for name, m in network.named_modules() if _linear(m))
-            raise ValueError(
-                f"`classifier` must name a module that the network runs, got {named!r}; "
-                f"its linear layers are: {known or 'none'}."
-            )
         if named not in makes_logits:
             raise ValueError(
                 f"`classifier={named!r}` does not make the logits: the network changes its output "
@@ -103,7 +107,3 @@ def _same(output: Any, logits: Tensor) -> bool:
         and output.data_ptr() == logits.data_ptr()
         and output.numel() == logits.numel()
     )
-
-
-def _linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear)

@@ -90,7 +90,17 @@ class Recipe:
             isinstance(self.steps, int) and self.steps >= 1, "steps", "an integer >= 1", self.steps
         )
         _expect(self.lr >= 0 and self.lr < float("inf"), "lr", "a finite number >= 0", self.lr)
-        _expect(self.weight_decay >= 0, "weight_decay", "a number >= 0", self.weight_decay)
+        finite = 0 <= self.weight_decay < float("inf")
+        _expect(finite, "weight_decay", "a finite number >= 0", self.weight_decay)
+        one_of_ours = isinstance(self.statistics, Statistics)
+        _expect(one_of_ours, "statistics", "a Statistics object", self.statistics)
+        fits = self.head is None or isinstance(self.head, Head)
+        _expect(fits, "head", "a Head object or None", self.head)
+        pairs = isinstance(self.per_layer, tuple) and all(
+            isinstance(p, tuple) and len(p) == 2 and isinstance(p[1], Statistics)
+            for p in self.per_layer
+        )
+        _expect(pairs, "per_layer", "a tuple of (selector, Statistics) pairs", self.per_layer)
         known = callable(self.optimizer) or self.optimizer in OPTIMIZERS
         _expect(known, "optimizer", f"one of {tuple(OPTIMIZERS)} or a function", self.optimizer)
         if (self.objective is None) != (self.trainable == "none"):
@@ -134,7 +144,9 @@ class Recipe:
     @property
     def batch_dependent(self) -> bool:
         """Whether the other images of a batch change the answer to one of them."""
-        return any(s.uses_batch for s in self.all_statistics) or self.head is not None
+        sees_own_step = self.needs_backward and (self.steps > 1 or self.predict == "after")
+        uses_batch = any(s.uses_batch for s in self.all_statistics)
+        return uses_batch or self.head is not None or sees_own_step
 
     def settings(self) -> str:
         """What the recipe does, in one line: how it optimises, and what differs from doing nothing.

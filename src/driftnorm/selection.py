@@ -51,17 +51,27 @@ def select(selector: Selector | None, order: Sequence[str]) -> set[str]:
     if selector is None:
         return set(order)
     if isinstance(selector, First):
-        return set(order[: math.floor(selector.fraction * len(order))])
+        return set(order[: _share(selector.fraction, order)])
     if isinstance(selector, Last):
-        return set(order[len(order) - math.floor(selector.fraction * len(order)) :])
+        return set(order[len(order) - _share(selector.fraction, order) :])
     if callable(selector):
         return {name for name in order if selector(name)}
-    patterns = (selector,) if isinstance(selector, str) else tuple(selector)
-    chosen = {name for name in order if any(fnmatchcase(name, p) for p in patterns)}
-    if not chosen:
-        shown = ", ".join(list(order)[:8]) + (", ..." if len(order) > 8 else "")
-        raise ValueError(f"no batch-norm layer matches {patterns!r}; the layers are: {shown}.")
-    return chosen
+    patterns = (selector,) if isinstance(selector, str) else selector
+    if not isinstance(patterns, list | tuple) or not all(isinstance(p, str) for p in patterns):
+        raise TypeError(
+            f"`only` must be a name pattern, several of them, First, Last or a function, "
+            f"got {selector!r}."
+        )
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in order):
+            shown = ", ".join(list(order)[:8]) + (", ..." if len(order) > 8 else "")
+            raise ValueError(f"no batch-norm layer matches {pattern!r}; the layers are: {shown}.")
+    return {name for name in order if any(fnmatchcase(name, p) for p in patterns)}
+
+
+def _share(fraction: float, order: Sequence[str]) -> int:
+    """Rounded down, but not because 5 / 77 * 77 is a little less than 5."""
+    return math.floor(fraction * len(order) + 1e-9)
 
 
 def _check_fraction(fraction: float) -> None:

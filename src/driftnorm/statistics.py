@@ -57,6 +57,11 @@ class Statistics(ABC):
         """Whether earlier batches have a say, so that their order matters."""
         return False
 
+    @property
+    def trusts_one_batch(self) -> bool:
+        """Whether a single batch, however small, has the full say of the target."""
+        return False
+
     @abstractmethod
     def propose(
         self, tracked: Tracked, batch: Moments, source: Moments | None
@@ -124,6 +129,10 @@ class Batch(Statistics):
     It settles on the cumulative average of the batches seen, because a frozen network needs fixed
     statistics.
     """
+
+    @property
+    def trusts_one_batch(self) -> bool:  # noqa: D102
+        return True
 
     def propose(  # noqa: D102
         self, tracked: Tracked, batch: Moments, source: Moments | None
@@ -196,7 +205,9 @@ class Running(Statistics):
         return lagged, after
 
     def _updated(self, tracked: Tracked, batch: Moments, first: Tensor) -> Tracked:
-        if self.unbiased and batch.values > 1:
+        if self.unbiased:
+            if batch.values < 2:
+                raise ValueError("`batch.values` must be at least 2 for an unbiased variance.")
             batch = batch._replace(var=batch.var * (batch.values / (batch.values - 1)))
         weight = _cumulative_weight(tracked)
         if self.momentum is not None:
@@ -222,6 +233,8 @@ class Mixture(Statistics):
     of: Statistics = field(default_factory=Running)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.of, Statistics):
+            raise TypeError(f"`of` must be a Statistics object, got {self.of!r}.")
         if not 0 <= self.theta <= 1:
             raise ValueError(
                 f"`theta` is the weight of the target statistics and must be in [0, 1], "
@@ -235,6 +248,10 @@ class Mixture(Statistics):
     @property
     def keeps_history(self) -> bool:  # noqa: D102
         return self.of.keeps_history
+
+    @property
+    def trusts_one_batch(self) -> bool:  # noqa: D102
+        return self.of.trusts_one_batch
 
     def propose(  # noqa: D102
         self, tracked: Tracked, batch: Moments, source: Moments | None
@@ -263,9 +280,9 @@ class Prior(Statistics):
     strength: float = 16.0
 
     def __post_init__(self) -> None:
-        if self.strength < 0:
+        if not 0 <= self.strength < float("inf"):
             raise ValueError(
-                f"`strength` is a number of samples and must be >= 0, got {self.strength}."
+                f"`strength` is a number of samples, finite and >= 0, got {self.strength}."
             )
 
     @property
@@ -276,6 +293,8 @@ class Prior(Statistics):
         self, tracked: Tracked, batch: Moments, source: Moments | None
     ) -> tuple[Moments, Tracked]:
         begin = _given(source)
+        if batch.samples < 1:
+            raise ValueError("`batch.samples` must be known to weigh the batch against the prior.")
         weight = batch.samples / (self.strength + batch.samples)
         used = Moments(
             torch.lerp(begin.mean, batch.mean, weight), torch.lerp(begin.var, batch.var, weight)

@@ -181,15 +181,20 @@ def _adaptive(original: Any) -> AdaptiveBatchNorm:
 
 def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
     """The module on the device, and in the precision, that the network has moved to."""
-    dtype = layer.tracked_mean.dtype if layer.weight is None else layer.weight.dtype
-    moved: nn.Module = module.to(device=layer.tracked_mean.device, dtype=dtype)
+    kept = module.running_mean if module.weight is None else module.weight
+    now = layer.tracked_mean if layer.weight is None else layer.weight
+    cast = kept is not None and kept.dtype != now.dtype
+    moved: nn.Module = module.to(device=now.device, dtype=now.dtype if cast else None)
     return moved
 
 
 @torch.no_grad()
 def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
     plain: Any = _following(copy.deepcopy(original), layer)
-    values = [("weight", layer.weight), ("bias", layer.bias)]
+    values: list[tuple[str, torch.Tensor | None]] = [
+        ("weight", layer.weight),
+        ("bias", layer.bias),
+    ]
     # Without source statistics and before any batch, the layer goes on using each batch's own.
     has_statistics = layer.source is not None or int(layer.tracked_batches) > 0
     if has_statistics:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from driftnorm.adapter import DriftnormWarning
 from driftnorm.functional import Moments
-from driftnorm.guard import EMPTY, Guard, Signals, read_signals
+from driftnorm.guard import EMPTY, Guard, Signals, Verdict, read_signals
 from driftnorm.intake import looks_unnormalized
 from driftnorm.layers import AdaptiveBatchNorm
 from driftnorm.recipe import Recipe
@@ -35,6 +35,7 @@ class Watch:
         # Without memory, or without any say of batch or gradient, there is nothing to go wrong.
         self._guards = not episodic and (recipe.batch_dependent or recipe.needs_backward)
         self._said: set[str] = set()
+        self._jumps = 0
 
     def say_once(self, kind: str, message: str) -> None:
         """Warn, unless something of this kind was said before."""
@@ -44,15 +45,15 @@ class Watch:
 
     def look(self, x: Tensor, signals: Signals) -> None:
         """Warn about a batch that makes results silently wrong."""
-        statistics = self._recipe.statistics
-        if len(x) < _TINY and statistics.uses_batch and not statistics.keeps_history:
+        if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
                 f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
                 f"statistics ('gprebn') or a source prior ('bn-prior').",
             )
-        ordered = self.guard.ordered(signals, self.state.marginal, self.state.batches)
-        if self._recipe.order_dependent and ordered:
+        if self.guard.ordered(signals, self.state.marginal, self.state.batches):
+            self._jumps += 1
+        if self._recipe.order_dependent and self._jumps > 1:  # once may be chance
             self.say_once(
                 "class order",
                 "the predicted classes changed abruptly between batches: if the stream is ordered "
@@ -71,8 +72,8 @@ class Watch:
         logits: Tensor,
         signals: Signals,
         ask_source: Callable[[int], Tensor],
-        moved: Callable[[], float],
-    ) -> str | None:
+        moved: float,
+    ) -> Verdict:
         """Ask the source about some images of this batch, if the guard wants to.
 
         Args:
@@ -82,22 +83,23 @@ class Watch:
             moved: How far the trained parameters are from the source.
 
         Returns:
-            Why the adapter must go back to the source, or ``None``.
+            What the adapter must act on.
         """
-        if not self._guards or not self.guard.wants_audit(self.state, signals):
-            return None
+        if not self._guards or not self.guard.wants_audit(self.state, signals, moved):
+            return Verdict("fine")
         answer = ask_source(self.guard.images)
         source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
-        alarm = self.guard.verdict(self.state, adapted, source, moved())
-        self.state = self.state.audited(source)
-        if alarm is None:
-            return None
-        self.alarms += 1
-        if self.guard.policy != "warn":
-            return alarm
-        self.say_once(
-            "harm",
-            f"adaptation may be doing harm: {alarm}. `guard='reset'` or 'freeze' would go back to "
-            f"the source.",
-        )
-        return None
+        verdict = self.guard.verdict(self.state, adapted, source, moved)
+        acts = self.guard.policy != "warn"
+        self.state = self.state.audited(source, held=acts and verdict.finding == "doubt")
+        if verdict.finding == "harm":
+            self.alarms += 1
+        if acts:
+            return verdict
+        if verdict.finding == "harm":
+            self.say_once(
+                "harm",
+                f"adaptation may be doing harm: {verdict.why}. `guard='reset'` or 'freeze' would "
+                f"go back to the source.",
+            )
+        return Verdict("fine")

@@ -6,7 +6,6 @@ A new network is one more entry of `MODELS`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from driftnorm.models.normalized import Preprocessing
 from driftnorm.models.resnet import resnet18, resnet50, resnet50_maxblur
 from driftnorm.models.resnet_cifar import CifarResNet
 from driftnorm.models.wide_resnet import NAME_ALIASES, WideResNet
+from driftnorm.suggest import nearest
 
 CIFAR10 = Preprocessing((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), 32)
 CIFAR100 = Preprocessing((0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761), 32)
@@ -143,11 +143,8 @@ def build(name: str, num_classes: int | None = None, **options: Any) -> nn.Modul
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     """The error for a name that is not known, with the nearest known ones."""
-    by_lower = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    if near:
-        hint = f"Did you mean {' or '.join(repr(by_lower[n]) for n in near)}?"
-    else:
-        shown = list(by_lower.values())
-        hint = f"Known: {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}."
-    return ValueError(f"There is no {kind} {name!r}. {hint}")
+    shown = list(known)
+    hint = nearest(name, shown)
+    if not hint:
+        hint = f" Known: {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}."
+    return ValueError(f"There is no {kind} {name!r}.{hint}")

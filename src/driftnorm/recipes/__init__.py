@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +22,9 @@ from driftnorm.recipes import (
     tent,
 )
 from driftnorm.recipes.method import Method
+from driftnorm.suggest import nearest
 
-__all__ = ["METHODS", "Method", "build", "nearest", "options_of", "register"]
+__all__ = ["METHODS", "Method", "build", "options_of", "register"]
 
 METHODS: dict[str, Method] = {
     module.METHOD.name: module.METHOD
@@ -53,12 +53,6 @@ def register(method: Method) -> Method:
         raise ValueError(f"`name` must not contain '+', which joins methods, got {method.name!r}.")
     METHODS[method.name] = method
     return method
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean ...?`` for error messages, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def lookup(name: str) -> Method:

@@ -23,6 +23,8 @@ def alpha_bn(*, target_weight: float = 0.5, only: Selector | None = None) -> Rec
         target_weight: Weight of the batch's statistics; 0 is the source, 1 is BN adapt.
         only: The layers that take part.
     """
+    if not 0 <= target_weight <= 1:
+        raise ValueError(f"`target_weight` must be in [0, 1], got {target_weight}.")
     return Recipe(statistics=Mixture(target_weight, Batch()), gradient="detached", only=only)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 from typing import SupportsIndex
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from driftnorm.shifts._common import Chunk, Draws, Pixels
 from driftnorm.shifts.constants import SCALES, Scale
 from driftnorm.shifts.registry import SHIFTS
+from driftnorm.suggest import nearest
 
 _SMALLEST_SIDE = 8
 _LARGEST_CIFAR_SIDE = 64
@@ -103,9 +103,8 @@ def _check_images(images: Pixels) -> None:
 def _checked_name(name: str) -> str:
     if name in SHIFTS:
         return name
-    near = difflib.get_close_matches(str(name), SHIFTS, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Choose one of {', '.join(SHIFTS)}."
-    raise ValueError(f"`name` must be a corruption, got {name!r}. {hint}")
+    hint = nearest(str(name), SHIFTS) or f" Choose one of {', '.join(SHIFTS)}."
+    raise ValueError(f"`name` must be a corruption, got {name!r}.{hint}")
 
 
 def _checked_integer(value: SupportsIndex, argument: str, low: int, high: int) -> int:

@@ -1,0 +1,281 @@
+"""Cost of every method: milliseconds a batch, peak memory, ratios within one interleaved run.
+
+    python benchmarks/speed.py [--networks wrn-40-2 ...] [--rounds 7] [--out docs/speed.md]
+
+Every candidate runs one batch in turn, round after round, so that whatever else the machine does
+falls on all of them alike; ratios are medians of the ratios within a round. Peak memory is that of
+a fresh process that runs three batches, above what it held once the network was loaded (Linux).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import driftnorm
+from driftnorm import models
+from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.objectives import softmax_entropy
+from driftnorm.surgery import find_batch_norms
+from driftnorm.tables import Column, Table
+
+SETTINGS = {"resnet20": (200, 32), "wrn-40-2": (200, 32), "resnet50": (32, 224)}
+WARM_UP = 3  # batches; also the ones that the guard always audits
+NATIVE, TENT, LITERAL = "native step", "Tent as published", "literal formula"
+INFERENCE, PLAIN = "inference", "inference, contiguous"
+
+
+class LiteralGpreBN(nn.Module):
+    """Eq. 6 in tensor operations, as one would write it first."""
+
+    def __init__(self, layer: AdaptiveBatchNorm) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise with the source statistics, gradient preserved."""
+        layer, shape = self.layer, (1, -1, 1, 1)
+        assert layer.source is not None
+        assert layer.weight is not None
+        assert layer.bias is not None
+        mean_c = x.mean((0, 2, 3), keepdim=True)
+        std_c = (x.var((0, 2, 3), keepdim=True, unbiased=False) + layer.eps).sqrt()
+        mean, std = layer.source.mean.view(shape), (layer.source.var + layer.eps).sqrt().view(shape)
+        centred = (x - mean_c) / std_c * std_c.detach() + mean_c.detach() - mean
+        return centred / std * layer.weight.view(shape) + layer.bias.view(shape)
+
+
+def native_step(network: nn.Module, x: Tensor, channels_last: bool) -> Callable[[], object]:
+    """Stock modules in training mode without buffers, entropy, backward to the affine, Adam."""
+    network = copy.deepcopy(network).requires_grad_(False)
+    norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.train().requires_grad_(True)
+        norm.track_running_stats = False
+        norm.running_mean = norm.running_var = None
+    return _entropy_step(network, [p for n in norms for p in n.parameters()], x, channels_last)
+
+
+def literal_step(network: nn.Module, x: Tensor) -> Callable[[], object]:
+    """The literal formula in every layer, in channels-last layout."""
+    network = copy.deepcopy(network).requires_grad_(False)
+    surgery = driftnorm.surgery.convert(network)
+    surgery.put(network, {name: LiteralGpreBN(layer) for name, layer in surgery.layers.items()})
+    affine = [p for layer in surgery.layers.values() for p in layer.parameters()]
+    for parameter in affine:
+        parameter.requires_grad_(True)
+    return _entropy_step(network, affine, x, True)
+
+
+def _entropy_step(
+    network: nn.Module, parameters: list[nn.Parameter], x: Tensor, channels_last: bool
+) -> Callable[[], object]:
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    network.to(memory_format=layout)  # type: ignore[call-overload]
+    x = x.contiguous(memory_format=layout)
+    optimizer = torch.optim.Adam(parameters, lr=1e-3)
+
+    def step() -> None:
+        loss = softmax_entropy(network(x)).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def inference(network: nn.Module, x: Tensor, channels_last: bool) -> Callable[[], object]:
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    network = copy.deepcopy(network).to(memory_format=layout)  # type: ignore[call-overload]
+    x = x.contiguous(memory_format=layout)
+
+    def run() -> object:
+        with torch.no_grad():
+            return network(x)
+
+    return run
+
+
+def candidate(name: str, network: nn.Module, x: Tensor) -> Callable[[], object]:
+    """A function that runs one batch."""
+    special: dict[str, Callable[[], Callable[[], object]]] = {
+        PLAIN: lambda: inference(network, x, False),
+        INFERENCE: lambda: inference(network, x, True),
+        NATIVE: lambda: native_step(network, x, True),
+        TENT: lambda: native_step(network, x, False),
+        LITERAL: lambda: literal_step(network, x),
+    }
+    if name in special:
+        return special[name]()
+    adapter = driftnorm.adapt(network, name)
+    return lambda: adapter(x)
+
+
+def candidates() -> list[str]:
+    return [PLAIN, INFERENCE, WARM_UP = 3  # batches; also the ones that the guard always audits
+NATIVE, TENT, LITERAL, *driftnorm.methods(), "gprebn+rt3a"]
+
+
+def material(network_name: str) -> tuple[nn.Module, Tensor]:
+    """The network with lively statistics, and a batch it finds ordinary."""
+    torch.manual_seed(0)
+    batch, size = SETTINGS[network_name]
+    network = models.build(network_name).eval()
+    for norm in find_batch_norms(network).values():
+        assert isinstance(norm, nn.BatchNorm2d)
+        norm.momentum = None
+        norm.train()
+    x = torch.randn(batch, 3, size, size)
+    with torch.no_grad():
+        network(x[: max(8, batch // 4)])
+    return network.eval(), x
+
+
+def time_interleaved(network_name: str, rounds: int) -> dict[str, list[float]]:
+    network, x = material(network_name)
+    runs = {name: candidate(name, network, x) for name in candidates()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for index in range(-WARM_UP, rounds):
+        for name, run in runs.items():
+            begun = time.perf_counter()
+            run()
+            if index >= 0:
+                times[name].append(1000 * (time.perf_counter() - begun))
+        print(f"{network_name}: round {index + 1} of {rounds}", file=sys.stderr)
+    return times
+
+
+def peak_memory(network_name: str, name: str) -> float:
+    """Megabytes above the loaded network, in a process of its own."""
+    command = [sys.executable, __file__, "--child", network_name, name]
+    return float(json.loads(subprocess.check_output(command, text=True).splitlines()[-1]))
+
+
+def child(network_name: str, name: str) -> None:
+    torch.set_num_threads(2)
+    network, x = material(network_name)
+    run = candidate(name, network, x)
+    before = _resident_megabytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak of loading
+    for _ in range(3):
+        run()
+    print(json.dumps(_resident_megabytes("VmHWM") - before))
+
+
+def _resident_megabytes(what: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return float(next(line for line in lines if line.startswith(what)).split()[1]) / 1024
+
+
+def flatness(name: str, batches: int = 500) -> float:
+    """How much longer the last batches of a long stream take than the fifth to fourteenth."""
+    network, _ = material("resnet20")
+    adapter = driftnorm.adapt(network, name)
+    times = []
+    for index in range(batches):
+        x = torch.randn(50, 3, 32, 32, generator=torch.Generator().manual_seed(index))
+        begun = time.perf_counter()
+        adapter(x)
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times[-10:]) / np.median(times[4:14]))
+
+
+def ratio(times: dict[str, list[float]], name: str, other: str) -> float:
+    return float(np.median(np.array(times[name]) / np.array(times[other])))
+
+
+def table(network_name: str, times: dict[str, list[float]], memory: dict[str, float]) -> Table:
+    batch, size = SETTINGS[network_name]
+    rows = []
+    for name, values in times.items():
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+        rows.append(
+            (
+                name,
+                float(middle),
+                f"{low:.0f} to {high:.0f}",
+                ratio(times, name, INFERENCE),
+                ratio(times, name, NATIVE),
+                memory[name],
+            )
+        )
+    columns = (
+        Column("candidate"),
+        Column("ms a batch", decimals=0),
+        Column("quartiles"),
+        Column("x inference", decimals=2),
+        Column("x native step", decimals=2),
+        Column("peak MB", decimals=0),
+    )
+    note = (
+        f"batch {batch} of {size} x {size} px, {torch.get_num_threads()} threads, "
+        f"{len(times[NATIVE])} interleaved rounds; inference and the native step in channels-last "
+        f"layout; Tent as published in contiguous layout with stock modules."
+    )
+    return Table(network_name, columns, tuple(rows), note)
+
+
+def targets(times: dict[str, list[float]], memory: dict[str, float]) -> list[str]:
+    """The promises about WRN-40-2, and whether this run keeps them."""
+
+    def line(text: str, value: float, limit: float, lower: bool = True) -> str:
+        kept = value <= limit if lower else value >= limit
+        sign = "<=" if lower else ">="
+        return f"- {text}: **{value:.2f}** ({sign} {limit}: {'kept' if kept else 'NOT kept'})"
+
+    steps = ratio(times, "gprebn", NATIVE)
+    memories = memory["gprebn"] / memory[NATIVE]
+    return [
+        line("GpreBN step, in native training-mode steps of the same layout", steps, 1.10),
+        line("GpreBN peak memory, in that of the native step", memories, 1.05),
+        line("Tent as published, in GpreBN steps", ratio(times, TENT, "gprebn"), 1.25, False),
+        f"- the literal formula, in GpreBN steps: **{ratio(times, LITERAL, 'gprebn'):.2f}**",
+        *(
+            line(f"{name}: batch 500 against batch 5 of a stream (ResNet-20)", flatness(name), 1.2)
+            for name in ("t3a", "rt3a")
+        ),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, default=Path("docs/speed.md"))
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", driftnorm.DriftnormWarning)  # random weights worry the guard
+    if arguments.child:
+        child(*arguments.child)
+        return
+    torch.set_num_threads(2)
+    parts = [
+        "# What adaptation costs\n",
+        f"Generated by `python benchmarks/speed.py` on {platform.machine()}, "
+        f"torch {torch.__version__}, driftnorm {driftnorm.__version__}.\n",
+    ]
+    for name in arguments.networks:
+        times = time_interleaved(name, arguments.rounds)
+        memory = {each: peak_memory(name, each) for each in times}
+        parts.append(table(name, times, memory).to_markdown())
+        if name == "wrn-40-2":
+            parts.append("\n".join(["Promises, on WRN-40-2:\n", *targets(times, memory)]) + "\n")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text("\n".join(parts))
+    print(arguments.out.read_text())
+
+
+if __name__ == "__main__":
+    main()

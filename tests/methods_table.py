@@ -1,0 +1,138 @@
+"""One row for every method, option set and composition, with the facts that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+import driftnorm
+from driftnorm.objectives import Entropy
+from driftnorm.statistics import Batch, Mixture, Running
+
+KINDS = ("1d", "2d", "3d", "sync", "frozen", "timm", "affineless", "twice", "aliased", "untracked")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method as a user would ask for it, and what it may touch.
+
+    Attributes:
+        method: A name, or a recipe.
+        options: Keyword arguments of ``adapt``.
+        trains: ``"affine"``, ``"features"``, ``"classifier"``, ``"all"`` or ``None``.
+        layers: The batch-norm layers that take part; ``None`` is all of them.
+        needs_source: Whether it must refuse networks that kept no running statistics.
+    """
+
+    method: str | driftnorm.Recipe
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trains: str | None = None
+    layers: tuple[str, ...] | None = None
+    needs_source: bool = False
+
+    @property
+    def id(self) -> str:
+        name = self.method if isinstance(self.method, str) else "recipe"
+        return "-".join([name, *(f"{k}={v}".replace(" ", "") for k, v in self.options.items())])
+
+    def adapt(self, network: nn.Module, **more: Any) -> driftnorm.Adapter:
+        """The adapter, with the guard off unless asked for: untrained networks alarm it."""
+        return driftnorm.adapt(network, self.method, **{"guard": "off", **self.options, **more})
+
+
+_BOLD = {"lr": 0.02}  # so that a few batches show
+_EASY = {"threshold": 0.2, **_BOLD}  # below chance: every prediction is confident
+
+ROWS = (
+    Row("source", needs_source=True),
+    Row("bn"),
+    Row("bn", {"running": True}),
+    Row("bn", {"running": True, "momentum": 0.3}),
+    Row("bn", {"only": driftnorm.First(0.5)}, layers=("bn1",), needs_source=True),
+    Row("bn", {"only": "bn2"}, layers=("bn2",), needs_source=True),
+    Row("bn-prior", needs_source=True),
+    Row("bn-prior", {"strength": 2.0}, needs_source=True),
+    Row("alpha-bn", {"target_weight": 0.7}, needs_source=True),
+    Row("tent", _BOLD, trains="affine"),
+    Row("tent", {"optimizer": "sgd", "steps": 2, "predict": "after", **_BOLD}, trains="affine"),
+    Row("tent", {"optimizer": "adamw", "weight_decay": 0.1, **_BOLD}, trains="affine"),
+    Row(
+        "tent",
+        {"statistics": "source", "gradient": "detached", **_BOLD},
+        trains="affine",
+        needs_source=True,
+    ),
+    Row("gprebn", _BOLD, trains="affine"),
+    Row("gprebn", {"momentum": 0.2, **_BOLD}, trains="affine"),
+    Row("gprebn", {"theta": 0.5, **_BOLD}, trains="affine", needs_source=True),
+    Row("gprebn", {"statistics": "source", **_BOLD}, trains="affine", needs_source=True),
+    Row("gprebn", {"statistics": "batch", "rho": 40.0, "source_lr": 5e-4}, trains="affine"),
+    Row("gprebn", {"gradient": "detached", **_BOLD}, trains="affine"),
+    Row("gprebn", {"optimizer": "sgd", **_BOLD}, trains="affine"),
+    Row("gprebn", {"steps": 2, **_BOLD}, trains="affine"),
+    Row("gprebn", {"steps": 2, "count": "step", **_BOLD}, trains="affine"),
+    Row("gprebn", {"steps": 3, "predict": "after", **_BOLD}, trains="affine"),
+    Row(
+        "gprebn",
+        {"only": driftnorm.Last(0.5), **_BOLD},
+        trains="affine",
+        layers=("bn2",),
+        needs_source=True,
+    ),
+    Row("gprebn", {"statistics": Running(0.3, update="after", average="std"), **_BOLD}, "affine"),
+    Row(
+        "gprebn",
+        {"statistics": Running(0.3, start="source", unbiased=True), **_BOLD},
+        trains="affine",
+        needs_source=True,
+    ),
+    Row(
+        driftnorm.Recipe(
+            statistics=Running(),
+            objective=Entropy(),
+            trainable="affine",
+            per_layer=(("bn1", Mixture(0.3)), (driftnorm.Last(0.5), Batch())),
+            lr=0.02,
+        ),
+        trains="affine",
+        needs_source=True,
+    ),
+    Row("t3a", needs_source=True),
+    Row("t3a", {"supports": 2}, needs_source=True),
+    Row("t3a", {"supports": -1}, needs_source=True),
+    Row("rt3a", needs_source=True),
+    Row("rt3a", {"reading": "literal"}, needs_source=True),
+    Row("rt3a", {"labels": "centroids"}, needs_source=True),
+    Row("pl", _EASY, trains="all", needs_source=True),
+    Row("pl-c", _EASY, trains="classifier", needs_source=True),
+    Row("shot", _EASY, trains="features", needs_source=True),
+    Row("shot-im", _BOLD, trains="features", needs_source=True),
+    Row("gprebn+rt3a", _BOLD, trains="affine"),
+    Row("gprebn+rt3a", {"theta": 0.5, "steps": 2, "predict": "after"}, "affine", needs_source=True),
+    Row("tent+t3a", {"supports": 3, **_BOLD}, trains="affine"),
+    Row("bn+rt3a", {"reading": "literal"}),
+    Row("pl-c+t3a", _EASY, trains="classifier", needs_source=True),
+)
+
+
+def _mainstream() -> Iterator[Row]:
+    """The first row of each method, and the paper's composition."""
+    names = {*driftnorm.methods(), "gprebn+rt3a"}
+    for row in ROWS:
+        if row.method in names:
+            names.remove(row.method)
+            yield row
+
+
+MAINSTREAM = [*_mainstream()]
+# Every method on every kind of layer; options and compositions on plain BatchNorm2d.
+CELLS = [
+    (row, kind)
+    for row in ROWS
+    for kind in (KINDS if row in MAINSTREAM else ("2d",))
+    if not (kind == "untracked" and row.needs_source)
+]
+CELL_IDS = [f"{row.id}-{kind}" for row, kind in CELLS]

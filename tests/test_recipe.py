@@ -1,0 +1,478 @@
+"""Recipes as data, every method's builder, composition, and what a mistyped option is told."""
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from driftnorm import recipes
+from driftnorm.heads import T3A, RunningCentroids
+from driftnorm.objectives import Entropy, InformationMaximization, PseudoLabel
+from driftnorm.recipe import OPTIMIZERS, Recipe, learning_rate
+from driftnorm.recipes import METHODS, Method, build, nearest, options_of, register
+from driftnorm.selection import First
+from driftnorm.statistics import Batch, Mixture, Prior, Running, Source
+
+OPTIMISING = ["tent", "gprebn", "pl", "pl-c", "shot", "shot-im"]
+FEATURE_SIDE = [name for name in METHODS if METHODS[name].recipe.head is None]
+
+# What each paper does, by default: the fields of section 7's readings.
+DEFAULTS = {
+    "source": Recipe(),
+    "bn": Recipe(statistics=Batch(), gradient="detached"),
+    "bn-prior": Recipe(statistics=Prior(16), gradient="detached"),
+    "alpha-bn": Recipe(statistics=Mixture(0.5, Batch()), gradient="detached"),
+    "tent": Recipe(statistics=Batch(), objective=Entropy(), trainable="affine"),
+    "gprebn": Recipe(statistics=Running(), objective=Entropy(), trainable="affine"),
+    "t3a": Recipe(head=T3A(20)),
+    "rt3a": Recipe(head=RunningCentroids("normalized", "linear")),
+    "pl": Recipe(gradient="detached", objective=PseudoLabel(0.9), trainable="all", lr=5e-5),
+    "pl-c": Recipe(
+        gradient="detached", objective=PseudoLabel(0.9), trainable="classifier", lr=5e-5
+    ),
+    "shot": Recipe(
+        gradient="detached",
+        objective=InformationMaximization(0.1, 0.9),
+        trainable="features",
+        lr=5e-5,
+    ),
+    "shot-im": Recipe(
+        gradient="detached",
+        objective=InformationMaximization(0.0, 0.9),
+        trainable="features",
+        lr=5e-5,
+    ),
+}
+every_method = pytest.mark.parametrize("name", METHODS)
+every_optimising = pytest.mark.parametrize("name", OPTIMISING)
+
+
+def message(build_it, kind=ValueError):
+    with pytest.raises(kind) as error:
+        build_it()
+    return str(error.value)
+
+
+# ---------------------------------------------------------------- every method
+
+
+def test_the_registry_holds_the_methods_of_the_issue():
+    assert set(DEFAULTS) <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_the_papers(name):
+    assert build(name) == DEFAULTS[name]
+    assert METHODS[name].recipe == DEFAULTS[name]
+    # Common readings: one Adam step, a batch counts once, answered before the step.
+    recipe = build(name)
+    settings = (recipe.optimizer, recipe.steps, recipe.predict, recipe.count, recipe.weight_decay)
+    assert settings == ("adam", 1, "before", "batch", 0.0)
+
+
+def test_the_optimising_methods_are_these():
+    assert [name for name in DEFAULTS if build(name).needs_backward] == OPTIMISING
+
+
+@every_method
+def test_every_method_tells_its_facts(name):
+    method = METHODS[name]
+    assert method.name == name
+    assert all((method.paper, method.summary, method.helps, method.hurts))
+    assert "\n" not in method.summary
+
+
+def test_every_file_has_paper_formula_and_advice_at_its_head():
+    modules = [
+        importlib.import_module(f"driftnorm.recipes.{found.name}")
+        for found in pkgutil.iter_modules(recipes.__path__)
+    ]
+    described = [module for module in modules if hasattr(module, "METHOD")]
+    assert {module.METHOD.name for module in described} == set(DEFAULTS)
+    for module in described:
+        head = " ".join(module.__doc__.split())
+        assert all(part in head for part in ("Formula:", "When it helps", "hurts")), head
+
+
+@every_method
+def test_options_are_the_builders_keywords(name):
+    parameters = inspect.signature(METHODS[name].build).parameters
+    assert options_of(name) == tuple(parameters)
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
+    documented = inspect.unwrap(getattr(METHODS[name].build, "func", METHODS[name].build)).__doc__
+    assert all(f"{option}:" in documented for option in parameters)
+
+
+# ---------------------------------------------------------------- options do what they say
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "field", "expected"),
+    [
+        ("bn", {"running": True}, "statistics", Running()),
+        ("bn", {"running": True, "momentum": 0.1}, "statistics", Running(momentum=0.1)),
+        ("bn", {"only": First(0.5)}, "only", First(0.5)),
+        ("bn-prior", {"strength": 256}, "statistics", Prior(256)),
+        ("bn-prior", {"only": "layer1.*"}, "only", "layer1.*"),
+        ("alpha-bn", {"target_weight": 0.9}, "statistics", Mixture(0.9, Batch())),
+        ("alpha-bn", {"only": ("a", "b")}, "only", ("a", "b")),
+        ("tent", {"statistics": "source"}, "statistics", Source()),
+        ("tent", {"statistics": Running()}, "statistics", Running()),
+        ("tent", {"gradient": "detached"}, "gradient", "detached"),
+        ("tent", {"only": First(0.5)}, "only", First(0.5)),
+        ("gprebn", {"theta": 0.3}, "statistics", Mixture(0.3, Running())),
+        ("gprebn", {"theta": 0}, "statistics", Mixture(0, Running())),
+        ("gprebn", {"momentum": 0.1}, "statistics", Running(momentum=0.1)),
+        (
+            "gprebn",
+            {"theta": 0.3, "momentum": 0.1},
+            "statistics",
+            Mixture(0.3, Running(momentum=0.1)),
+        ),
+        ("gprebn", {"statistics": "running"}, "statistics", Running()),
+        ("gprebn", {"statistics": "source"}, "statistics", Source()),
+        ("gprebn", {"statistics": "batch"}, "statistics", Batch()),
+        ("gprebn", {"statistics": "batch", "theta": 0.4}, "statistics", Mixture(0.4, Batch())),
+        ("gprebn", {"statistics": Prior(4)}, "statistics", Prior(4)),
+        ("gprebn", {"gradient": "detached"}, "gradient", "detached"),
+        ("gprebn", {"count": "step"}, "count", "step"),
+        ("gprebn", {"only": "*bn1"}, "only", "*bn1"),
+        ("t3a", {"supports": -1}, "head", T3A(-1)),
+        ("rt3a", {"reading": "literal"}, "head", RunningCentroids("literal")),
+        ("rt3a", {"labels": "centroids"}, "head", RunningCentroids(labels="centroids")),
+        ("pl", {"threshold": 0.5}, "objective", PseudoLabel(0.5)),
+        ("pl", {"trainable": "classifier"}, "trainable", "classifier"),
+        ("pl-c", {"threshold": 0.5}, "objective", PseudoLabel(0.5)),
+        ("shot", {"pseudo_label": 0.3}, "objective", InformationMaximization(0.3, 0.9)),
+        ("shot", {"threshold": 0.8}, "objective", InformationMaximization(0.1, 0.8)),
+    ],
+)
+def test_an_option_changes_its_field_and_no_other(name, options, field, expected):
+    assert build(name, options) == replace(DEFAULTS[name], **{field: expected})
+
+
+@every_optimising
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("lr", 0.01),
+        ("lr", 0.0),
+        ("weight_decay", 1e-4),
+        ("steps", 3),
+        ("optimizer", "sgd"),
+        ("predict", "after"),
+    ],
+)
+def test_every_optimising_method_takes_the_common_options(name, option, value):
+    assert build(name, {option: value}) == replace(DEFAULTS[name], **{option: value})
+
+
+def test_tent_is_gprebn_with_batch_statistics():
+    assert build("gprebn", {"statistics": "batch"}) == build("tent")
+
+
+# ---------------------------------------------------------------- learning rate
+
+
+@every_optimising
+def test_rho_times_the_source_rate(name):
+    recipe = build(name, {"rho": 10, "source_lr": 5e-5})
+    assert recipe.lr == pytest.approx(5e-4)
+    assert replace(recipe, lr=DEFAULTS[name].lr) == DEFAULTS[name]
+
+
+@every_optimising
+@pytest.mark.parametrize("given", [{"rho": 10}, {"source_lr": 1e-3}])
+def test_rho_and_source_lr_need_each_other(name, given):
+    text = message(lambda: build(name, given))
+    assert "`rho`" in text
+    assert "`source_lr`" in text
+
+
+@every_optimising
+@pytest.mark.parametrize("given", [{"rho": 10, "source_lr": 1e-3}, {"rho": 1}, {"source_lr": 1}])
+def test_lr_excludes_rho(name, given):
+    assert "either `lr`, or `rho`" in message(lambda: build(name, {"lr": 1e-3, **given}))
+
+
+def test_learning_rate_prefers_what_is_given():
+    assert learning_rate(None, None, None) == 1e-3
+    assert learning_rate(None, None, None, default=5e-5) == 5e-5
+    assert learning_rate(0.0, None, None, default=5e-5) == 0.0
+    assert learning_rate(None, 0.1, 1e-2, default=5e-5) == pytest.approx(1e-3)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@every_optimising
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("lr", -1e-3),
+        ("lr", float("nan")),
+        ("lr", float("inf")),
+        ("weight_decay", -1.0),
+        ("weight_decay", float("nan")),
+        ("weight_decay", float("inf")),
+        ("steps", 0),
+        ("steps", 1.5),
+        ("optimizer", "rmsprop"),
+        ("predict", "during"),
+    ],
+)
+def test_wrong_common_options_are_named(name, option, value):
+    text = message(lambda: build(name, {option: value}))
+    assert f"`{option}`" in text
+    assert repr(value) in text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "named"),
+    [
+        ("bn", {"running": True, "momentum": 2}, "momentum"),
+        ("bn-prior", {"strength": -1}, "strength"),
+        ("tent", {"gradient": "kept"}, "gradient"),
+        ("tent", {"statistics": "running"}, "statistics"),
+        ("tent", {"statistics": 3}, "statistics"),
+        ("gprebn", {"theta": 1.5}, "theta"),
+        ("gprebn", {"momentum": 0.0}, "momentum"),
+        ("gprebn", {"gradient": "kept"}, "gradient"),
+        ("gprebn", {"statistics": "target"}, "statistics"),
+        ("gprebn", {"statistics": 3}, "statistics"),
+        ("gprebn", {"count": "never"}, "count"),
+        ("t3a", {"supports": 0}, "supports"),
+        ("rt3a", {"reading": "free"}, "reading"),
+        ("rt3a", {"labels": "true"}, "labels"),
+        ("pl", {"threshold": 1.0}, "threshold"),
+        ("pl", {"trainable": "some"}, "trainable"),
+        ("pl", {"trainable": "none"}, "trainable"),
+        ("pl-c", {"threshold": -0.1}, "threshold"),
+        ("shot", {"pseudo_label": -1}, "pseudo_label"),
+        ("shot-im", {"threshold": 1.0}, "threshold"),
+    ],
+)
+def test_wrong_options_are_named(name, options, named):
+    with pytest.raises((ValueError, TypeError), match=f"`{named}[`=]"):
+        build(name, options)
+
+
+def test_alpha_bn_names_its_own_argument():
+    assert "`target_weight`" in message(lambda: build("alpha-bn", {"target_weight": 1.5}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("bn", {"momentum": 0.1}),
+        ("gprebn", {"momentum": 0.1, "statistics": "batch"}),
+        ("gprebn", {"momentum": 0.1, "statistics": "source"}),
+        ("gprebn", {"momentum": 0.1, "statistics": Running()}),
+    ],
+)
+def test_a_momentum_without_effect_is_refused(name, options):
+    assert "`momentum`" in message(lambda: build(name, options))
+
+
+# ---------------------------------------------------------------- names and composition
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("gpreb", "gprebn"),
+        ("GpreBN", "gprebn"),
+        ("tnet", "tent"),
+        ("TENT", "tent"),
+        ("T3A", "t3a"),
+        ("rT3A", "rt3a"),
+        ("bn_prior", "bn-prior"),
+        ("alphabn", "alpha-bn"),
+        ("shot_im", "shot-im"),
+        ("plc", "pl-c"),
+        ("gprebn+rt3", "rt3a"),
+    ],
+)
+def test_an_unknown_name_suggests_the_nearest(typed, meant):
+    for ask in (build, options_of):
+        text = message(partial(ask, typed))
+        assert f"Did you mean {meant!r}?" in text
+        assert all(name in text for name in METHODS)
+
+
+def test_a_name_like_no_other_gets_the_list_only():
+    text = message(lambda: build("zzzzzz"))
+    assert "Did you mean" not in text
+    assert "gprebn" in text
+    assert nearest("zzzzzz", METHODS) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "meant"),
+    [
+        ("gprebn", "tetha", "theta"),
+        ("rt3a", "readng", "reading"),
+        ("gprebn+rt3a", "readng", "reading"),
+        ("gprebn+rt3a", "tetha", "theta"),
+        ("alpha-bn", "source_weight", "target_weight"),
+    ],
+)
+def test_an_unknown_option_suggests_the_nearest_and_lists_all(name, typed, meant):
+    text = message(lambda: build(name, {typed: 1}), TypeError)
+    assert f"`{typed}`" in text
+    assert f"Did you mean {meant!r}?" in text
+    assert all(option in text for option in options_of(name))
+
+
+def test_a_method_without_options_says_so():
+    assert options_of("source") == ()
+    assert "It takes: none" in message(lambda: build("source", {"lr": 1}), TypeError)
+
+
+@pytest.mark.parametrize("feature_side", FEATURE_SIDE)
+@pytest.mark.parametrize("head_side", ["t3a", "rt3a"])
+def test_any_feature_side_joins_any_classifier_side(feature_side, head_side):
+    expected = replace(build(feature_side), head=build(head_side).head)
+    assert build(f"{feature_side}+{head_side}") == expected
+    assert build(f"{head_side}+{feature_side}") == expected
+
+
+def test_a_composition_shares_out_its_options():
+    recipe = build("gprebn+rt3a", {"theta": 0.5, "reading": "literal", "steps": 3, "lr": 0.1})
+    expected = build("gprebn", {"theta": 0.5, "steps": 3, "lr": 0.1})
+    assert recipe == replace(expected, head=RunningCentroids("literal"))
+    assert options_of("gprebn+rt3a") == (*options_of("gprebn"), *options_of("rt3a"))
+
+
+@pytest.mark.parametrize("name", ["gprebn+tent", "t3a+rt3a", "gprebn+tent+rt3a", "bn+t3a+rt3a"])
+def test_other_compositions_are_refused(name):
+    assert "one feature-side method" in message(lambda: build(name))
+
+
+def test_options_are_not_consumed():
+    options = {"theta": 0.5}
+    build("gprebn", options)
+    assert options == {"theta": 0.5}
+
+
+def test_a_registered_method_is_known_and_composes(monkeypatch):
+    monkeypatch.setattr(recipes, "METHODS", dict(METHODS))
+
+    def mine(*, strength: float = 2.0) -> Recipe:
+        return Recipe(statistics=Prior(strength), gradient="detached")
+
+    facts = {"paper": "-", "summary": "mine", "helps": "me", "hurts": "others"}
+    method = register(Method(name="mine", build=mine, **facts))
+    assert method.options == ("strength",)
+    assert build("mine", {"strength": 5}).statistics == Prior(5)
+    assert build("mine+t3a").head == T3A()
+    assert "Did you mean 'mine'?" in message(lambda: build("mien"))
+    assert "taken" in message(lambda: register(replace(method, name="gprebn")))
+    assert "'+'" in message(lambda: register(replace(method, name="mine+yours")))
+
+
+# ---------------------------------------------------------------- the recipe itself
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"objective": Entropy()}, "trainable"),
+        ({"trainable": "affine"}, "objective"),
+        ({"trainable": "some"}, "trainable"),
+        ({"gradient": "kept"}, "gradient"),
+        ({"statistics": "batch"}, "statistics"),
+        ({"head": "t3a"}, "head"),
+        ({"per_layer": {"layer1.*": Batch()}}, "per_layer"),
+    ],
+)
+def test_a_senseless_recipe_is_refused(fields, named):
+    with pytest.raises((ValueError, TypeError), match=f"`{named}`"):
+        Recipe(**fields)
+
+
+FACTS = {
+    # name: backward, batch norm, classifier, order, batch
+    "source": (False, False, False, False, False),
+    "bn": (False, True, False, False, True),
+    "bn-prior": (False, True, False, False, True),
+    "alpha-bn": (False, True, False, False, True),
+    "tent": (True, True, False, True, True),
+    "gprebn": (True, True, False, True, True),
+    "t3a": (False, False, True, True, True),
+    "rt3a": (False, False, True, True, True),
+    "pl": (True, False, False, True, False),
+    "pl-c": (True, False, True, True, False),
+    "shot": (True, False, True, True, False),
+    "shot-im": (True, False, True, True, False),
+    "gprebn+rt3a": (True, True, True, True, True),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_follow_from_the_fields(name):
+    recipe = build(name)
+    assert (
+        recipe.needs_backward,
+        recipe.needs_batch_norm,
+        recipe.needs_classifier,
+        recipe.order_dependent,
+        recipe.batch_dependent,
+    ) == FACTS[name]
+
+
+def test_facts_of_single_fields():
+    assert build("bn", {"running": True}).order_dependent
+    assert Recipe(per_layer=(("bn1", Running()),)).order_dependent
+    assert Recipe(per_layer=(("bn1", Batch()),)).needs_batch_norm
+    assert not build("bn").needs_source_statistics
+    assert not build("gprebn").needs_source_statistics
+    assert build("gprebn", {"theta": 0.5}).needs_source_statistics
+    assert Recipe(statistics=Batch(), per_layer=(("a", Prior()),)).needs_source_statistics
+    mixed = Recipe(statistics=Batch(), per_layer=(("a", Prior()), ("b", Source())))
+    assert mixed.all_statistics == (Batch(), Prior(), Source())
+
+
+@pytest.mark.parametrize("name", ["pl", "pl-c", "shot", "shot-im"])
+@pytest.mark.parametrize("options", [{"steps": 2}, {"predict": "after"}])
+def test_an_answer_after_a_step_depends_on_the_whole_batch(name, options):
+    assert build(name, options).batch_dependent
+
+
+@pytest.mark.parametrize(
+    ("recipe", "text"),
+    [
+        (Recipe(), ""),
+        (build("t3a"), "head=T3A()"),
+        (build("t3a", {"supports": -1}), "head=T3A(supports=-1)"),
+        (build("bn", {"only": First(0.5)}), "only=First(fraction=0.5)"),
+        (build("gprebn", {"theta": 0.5}), "statistics=Mixture(theta=0.5, of=Running())"),
+        (build("gprebn"), "optimizer='adam', lr=0.001, steps=1, predict='before'"),
+        (build("gprebn+rt3a"), "head=RunningCentroids()"),
+        (build("tent", {"optimizer": OPTIMIZERS["sgd"]}), "optimizer=<lambda>"),
+    ],
+)
+def test_settings_in_one_line(recipe, text):
+    assert text in recipe.settings()
+    assert ("lr=" in recipe.settings()) == recipe.needs_backward
+    assert "\n" not in recipe.settings()
+
+
+def test_optimisers_are_set_as_published():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    adam, sgd, adamw = (
+        OPTIMIZERS[name]([parameter], 0.1, 0.2) for name in ("adam", "sgd", "adamw")
+    )
+    assert type(adam) is torch.optim.Adam
+    assert adam.defaults["betas"] == (0.9, 0.999)
+    assert type(adamw) is torch.optim.AdamW
+    assert type(sgd) is torch.optim.SGD
+    sgd_settings = [sgd.defaults[name] for name in ("momentum", "dampening", "nesterov")]
+    assert sgd_settings == [0.9, 0, True]
+    for optimizer in (adam, sgd, adamw):
+        assert optimizer.defaults["lr"] == 0.1
+        assert optimizer.defaults["weight_decay"] == 0.2
