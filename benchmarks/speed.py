@@ -124,8 +124,7 @@ def candidate(name: str, network: nn.Module, x: Tensor) -> Callable[[], object]:
 
 
 def candidates() -> list[str]:
-    return [PLAIN, INFERENCE, WARM_UP = 3  # batches; also the ones that the guard always audits
-NATIVE, TENT, LITERAL, *driftnorm.methods(), "gprebn+rt3a"]
+    return [PLAIN, INFERENCE, NATIVE, TENT, LITERAL, *driftnorm.methods(), "gprebn+rt3a"]
 
 
 def material(network_name: str) -> tuple[nn.Module, Tensor]:

@@ -7,6 +7,8 @@ thread safety and the guard.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,11 +16,23 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-__all__ = ["Adapter", "BadBatchError", "BatchReport", "DriftnormWarning"]
+__all__ = ["Adapter", "BadBatchError", "BatchReport", "DriftnormWarning", "warn"]
 
 
 class DriftnormWarning(UserWarning):
     """Something that would make results silently wrong."""
+
+
+def warn(message: str) -> None:
+    """A :class:`DriftnormWarning` that points at the caller's line, not into libraries."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "driftnorm",
+        "torch",
+        "contextlib",
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, DriftnormWarning, stacklevel=level)
 
 
 class BadBatchError(ValueError):

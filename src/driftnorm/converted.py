@@ -70,7 +70,7 @@ class ConvertedNetwork(nn.Module):
         self._training = {m: m.training for m in network.modules()} if inplace else {}
         self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
         surgery.find_batch_norms(network)  # complains before anything is copied or changed
-        self.network = network if inplace else copy.deepcopy(network)
+        self.network = network if inplace else _copied(network)
         self._surgery = surgery.convert(self.network)
         self.network.requires_grad_(False)
         self.network.eval()
@@ -234,6 +234,16 @@ class ConvertedNetwork(nn.Module):
         for parameter, wanted in self._gradients.items():
             parameter.requires_grad_(wanted)
         return self.network
+
+
+def _copied(network: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(network)
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{type(network).__name__} cannot be copied ({error}); adapt it with `inplace=True`, "
+            f"and `revert()` it afterwards."
+        ) from error
 
 
 def _set_layout(network: nn.Module, layout: torch.memory_format) -> nn.Module:

@@ -6,7 +6,6 @@ begin -> (forward, objective, backward, step) x steps -> commit -> answer, or ro
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from driftnorm import persistence
-from driftnorm.adapter import Adapter, BadBatchError, BatchReport, DriftnormWarning
+from driftnorm.adapter import Adapter, BadBatchError, BatchReport, warn
 from driftnorm.converted import Call, ConvertedNetwork
 from driftnorm.guard import EMPTY, Guard, Policy, Signals, Verdict, read_signals
 from driftnorm.heads import HeadState
@@ -341,11 +340,7 @@ class RecipeAdapter(Adapter):
         message = f"a batch after {self.batches} good ones was not adapted to: {why}"
         if self.on_bad_batch == "raise":
             raise BadBatchError(f"{message}. No state was changed.")
-        warnings.warn(
-            f"{message}; the last good state answers it (bad batches so far: {self.bad_batches}).",
-            DriftnormWarning,
-            stacklevel=2,
-        )
+        warn(f"{message}; the last good state answers it (bad batches so far: {self.bad_batches}).")
         return self._settled_answer(call)
 
     # ------------------------------------------------------------------ state

@@ -52,8 +52,10 @@ def export_onnx(
         ) from error
     select = adapter.converted.logits
     was_frozen = adapter.frozen
-    expected = select(adapter.freeze()(example)).cpu()
-    adapter.frozen = was_frozen
+    try:
+        expected = select(adapter.freeze()(example)).cpu()
+    finally:
+        adapter.frozen = was_frozen
     # Tracing with one sample would bake the batch size in.
     traced = example if len(example) > 1 else torch.cat([example, example])
     program = torch.onnx.export(

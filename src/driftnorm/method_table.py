@@ -28,32 +28,25 @@ def method_facts() -> dict[str, dict[str, object]]:
 
 
 def method_table() -> Table:
-    """The same for people."""
-
-    def mark(fact: object) -> str:
-        return "yes" if fact else ""
-
+    """The same for people, in short."""
     rows = tuple(
         (
             name,
-            *map(
-                str,
-                (
-                    f["summary"],
-                    mark(f["backward"]),
-                    mark(f["batch_norm"]),
-                    f["helps"],
-                    f["hurts"],
-                    f["paper"],
-                ),
-            ),
+            str(facts["summary"]),
+            "yes" if facts["backward"] else "no",
+            "yes" if facts["batch_norm"] else "no",
         )
-        for name, f in method_facts().items()
+        for name, facts in method_facts().items()
     )
-    titles = ("method", "what it does", "backward", "needs BN", "helps", "hurts", "paper")
     return Table(
         "Test-time methods",
-        tuple(Column(title) for title in titles),
+        (
+            Column("method"),
+            Column("what it does", align="left"),
+            Column("backward"),
+            Column("needs BN"),
+        ),
         rows,
-        "Join a feature-side and a classifier-side method with '+', for example gprebn+rt3a.",
+        "Join a feature-side and a classifier-side method with '+', for example gprebn+rt3a. "
+        "`driftnorm methods NAME` tells when a method helps and hurts, its paper and its options.",
     )

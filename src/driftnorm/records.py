@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driftnorm.data.atomic import write_atomically
 from driftnorm.protocol import Protocol
 
 __all__ = ["Cell", "Row", "RowStore", "environment", "load_rows", "save_rows"]
@@ -76,7 +75,7 @@ class RowStore:
     def write(self, row: Row) -> None:
         """Add a row; a half-written one is never seen under its name."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_atomically(self._path(row.cell), row.to_json() + "\n")
+        write_atomically(self._path(row.cell), row.to_json() + "\n")
 
     def rows(self) -> Iterator[Row]:
         """All rows, in a fixed order."""
@@ -90,7 +89,7 @@ class RowStore:
 def save_rows(rows: Iterable[Row], path: str | Path) -> None:
     """Rows as sorted JSON lines in one file, the form in which they are committed."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    _write_atomically(Path(path), "".join(sorted(row.to_json() + "\n" for row in rows)))
+    write_atomically(Path(path), "".join(sorted(row.to_json() + "\n" for row in rows)))
 
 
 def load_rows(path: str | Path) -> list[Row]:
@@ -120,14 +119,3 @@ def environment() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
     }
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

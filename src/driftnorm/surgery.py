@@ -84,7 +84,8 @@ class Surgery:
         same architecture anywhere.
         """
         plain = {name: _plain(layer, self.originals[name]) for name, layer in self.layers.items()}
-        return self.put(copy.deepcopy(network), plain).eval()
+        _tie(plain, self.layers)
+        return self.put(copy.deepcopy(network), plain).eval().requires_grad_(False)
 
 
 def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
@@ -120,8 +121,20 @@ def convert(network: nn.Module) -> Surgery:
     places = {place: first[id(module)] for place, module in found.items()}
     originals = {name: found[name] for name in dict.fromkeys(places.values())}
     surgery = Surgery({n: _adaptive(o) for n, o in originals.items()}, originals, places)
+    _tie(surgery.layers, originals)
     surgery.put(network, surgery.layers)
     return surgery
+
+
+def _tie(modules: Mapping[str, nn.Module], like: Mapping[str, nn.Module]) -> None:
+    """Where two modules of ``like`` share a parameter, let their successors share one too."""
+    successors: dict[int, Any] = {}
+    for name, module in modules.items():
+        for part in ("weight", "bias"):
+            own = getattr(module, part)
+            if own is not None:
+                shared = successors.setdefault(id(getattr(like[name], part)), own)
+                setattr(module, part, shared)
 
 
 def describe_norms(network: nn.Module) -> str:
@@ -210,7 +223,7 @@ def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
             holder.data = value.detach().to(holder.dtype, copy=True)
     if has_statistics and isinstance(plain, _BatchNorm):
         plain.track_running_stats = True
-    done: nn.Module = plain.requires_grad_(False)
+    done: nn.Module = plain
     return done
 
 

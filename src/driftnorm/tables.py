@@ -20,6 +20,7 @@ class Column:
     title: str
     best: Literal["highest", "lowest"] | None = None
     decimals: int = 1
+    align: Literal["left", "right"] = "right"
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,20 @@ class Table:
 
     def to_rich(self) -> RichTable:
         """For the terminal."""
+        from rich import box
         from rich.markup import escape
         from rich.table import Table as RichTable
 
         table = RichTable(
             title=escape(self.title),
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
             caption=escape(self.note),
             title_justify="left",
             caption_justify="left",
         )
         for index, column in enumerate(self.columns):
-            justify: Literal["left", "right"] = "right" if index else "left"
+            justify = column.align if index else "left"
             table.add_column(escape(column.title), justify=justify, no_wrap=not index)
         for row in range(len(self.rows)):
             table.add_row(
@@ -91,7 +95,8 @@ class Table:
             return text.replace("|", "\\|")
 
         head = "| " + " | ".join(escape(c.title) for c in self.columns) + " |"
-        rule = "| --- |" + " ---: |" * (len(self.columns) - 1)
+        marks = [" ---: |" if column.align == "right" else " --- |" for column in self.columns[1:]]
+        rule = "| --- |" + "".join(marks)
         body = [
             "| "
             + " | ".join(self._marked(r, c, "**", "**", escape) for c in range(len(self.columns)))

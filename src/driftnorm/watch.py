@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 from torch import Tensor
 
-from driftnorm.adapter import DriftnormWarning
+from driftnorm.adapter import warn
 from driftnorm.functional import Moments
 from driftnorm.guard import EMPTY, Guard, Signals, Verdict, read_signals
 from driftnorm.intake import looks_unnormalized
@@ -41,7 +40,7 @@ class Watch:
         """Warn, unless something of this kind was said before."""
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(message, DriftnormWarning, stacklevel=2)
+            warn(message)
 
     def look(self, x: Tensor, signals: Signals) -> None:
         """Warn about a batch that makes results silently wrong."""

@@ -17,6 +17,7 @@ app = cyclopts.App(
     name="driftnorm",
     version=__version__,
     help="Keep trained BatchNorm networks accurate when the data drift.",
+    suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
 app.command(
     "driftnorm.cli.demo:demo",
@@ -28,6 +29,19 @@ app.command(
     name="methods",
     help="List every method with its paper, its cost and when to take it.",
 )
+app.command("driftnorm.cli.data:app", name="data", help="List, get and check data sets.")
+app.command(
+    "driftnorm.cli.corrupt:corrupt",
+    name="corrupt",
+    help="Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.",
+)
+train = cyclopts.App(name="train", help="Train networks.")
+train.command(
+    "driftnorm.cli.train_robust:train_robust",
+    name="robust",
+    help="Train an augmentation baseline into a self-describing checkpoint.",
+)
+app.command(train)
 
 
 def main() -> None:
@@ -37,6 +51,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept.", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"driftnorm: {error}", file=sys.stderr)
         sys.exit(2)

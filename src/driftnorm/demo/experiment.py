@@ -27,21 +27,21 @@ _MEAN, _STD = 0.305, 0.376  # of the digits' pixels
 
 
 def digit_network() -> nn.Module:
-    """Four convolutions with batch norm, 65 thousand parameters."""
+    """Four convolutions with batch norm, 17 thousand parameters."""
 
     def block(inputs: int, outputs: int) -> list[nn.Module]:
         convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
         return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
     return nn.Sequential(
-        *block(1, 32),
-        *block(32, 32),
+        *block(1, 16),
+        *block(16, 16),
         nn.MaxPool2d(2),
-        *block(32, 64),
-        *block(64, 64),
+        *block(16, 32),
+        *block(32, 32),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-        nn.Linear(64, 10),
+        nn.Linear(32, 10),
     )
 
 

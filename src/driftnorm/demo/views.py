@@ -49,32 +49,38 @@ def demo_table(rows: Sequence[Row]) -> Table:
             if key[0] != "clean"
         ]
         gain = paired_interval(gains)
-        alarms = sum(r.metrics["alarms"] > 0 for r in rows if r.cell.method == method)
-        shown = f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
-        lines.append(
-            (
-                method,
-                *means,
-                float(np.mean(means[1:])),
-                "-" if method == "source" else shown,
-                alarms,
-            )
-        )
+        margin = (gain.high - gain.low) / 2
+        shown = f"{100 * gain.value:+.1f} ±{100 * margin:.1f}"
+        mean = float(np.mean(means[1:]))
+        lines.append((method, *means, mean, "-" if method == "source" else shown))
     columns = (
         Column("method"),
         *(Column(shift, best="highest") for shift in shifts),
-        Column("mean shifted", best="highest"),
-        Column("gain over source"),
-        Column("alarms", decimals=0),
+        Column("mean", best="highest"),
+        Column("gain"),
     )
+    return Table(
+        "Handwritten digits, shifted at test time: accuracy in %",
+        columns,
+        tuple(lines),
+        _note(rows),
+    )
+
+
+def _note(rows: Sequence[Row]) -> str:
     seeds, streams = len(_names(rows, "seed")), len({(r.cell.shift, r.cell.severity) for r in rows})
-    note = (
-        f"accuracy in %. Protocol: {rows[0].cell.protocol.text()}; every method at its defaults; "
-        f"{streams} streams, {seeds} seeds (split, training, shift). Gains are paired, with 95 % "
-        f"bootstrap intervals over images. Alarms: streams (of {streams * seeds}) on which the "
-        f"guard would have stepped in."
+    alarms = {
+        method: sum(r.metrics["alarms"] > 0 for r in rows if r.cell.method == method)
+        for method in _names(rows, "method")
+    }
+    alarmed = ", ".join(f"{method} on {count}" for method, count in alarms.items() if count)
+    return (
+        f"Protocol: {rows[0].cell.protocol.text()}; every method at its defaults, nothing tuned; "
+        f"{streams} streams (clean, and each shift at each severity), {seeds} seeds (split, "
+        f"training, shift). Mean: over the shifted streams. Gain: over the source, paired, with "
+        f"a 95 % bootstrap margin over images. The guard gave the alarm for: {alarmed or 'none'} "
+        f"of {streams * seeds} streams."
     )
-    return Table("Handwritten digits, shifted at test time", columns, tuple(lines), note)
 
 
 def demo_plot(rows: Sequence[Row], path: str | Path) -> None:

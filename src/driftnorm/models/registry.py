@@ -144,7 +144,7 @@ def build(name: str, num_classes: int | None = None, **options: Any) -> nn.Modul
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     """The error for a name that is not known, with the nearest known ones."""
     shown = list(known)
-    hint = nearest(name, shown)
+    hint = nearest(name, shown, most=3)
     if not hint:
         hint = f" Known: {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}."
     return ValueError(f"There is no {kind} {name!r}.{hint}")

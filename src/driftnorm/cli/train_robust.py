@@ -1,0 +1,221 @@
+"""``driftnorm train robust``."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from driftnorm.data.cifar import Split
+from driftnorm.data.image_set import ImageSet
+from driftnorm.data.opening import load_clean
+from driftnorm.training import (
+    FULL,
+    SHORT,
+    Hooks,
+    Optimization,
+    Outcome,
+    RobustTraining,
+    make_recipe,
+)
+from driftnorm.training.loop import Progress as TrainingProgress
+
+__all__ = ["train_robust"]
+
+SHORT_MINUTES = 20.0
+SPEED_MEMORY = 0.9  # how much of the shown speed is that of earlier steps
+
+
+def train_robust(
+    *,
+    recipe: str,
+    data: Path,
+    test_data: Path | None = None,
+    model: str = "resnet20",
+    init: Path | None = None,
+    short: bool = False,
+    minutes: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    settings: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    seed: int = 0,
+    out: Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    threads: int | None = None,
+    device: str = "cpu",
+) -> None:
+    """Train an augmentation baseline into a self-describing checkpoint.
+
+    Stopped and started again, it goes on where it was. The usual schedule is SGD with Nesterov
+    momentum 0.9, weight decay 5e-4, learning rate 0.1 falling to 1e-6 along a cosine, batch 128,
+    100 epochs.
+
+    Parameters
+    ----------
+    recipe
+        standard, cutout, mixup, cutmix, autoaugment, adversarial or augmix.
+    data
+        Folder of CIFAR-10's or CIFAR-100's official binary files, or an .npz file with images,
+        labels and classes.
+    test_data
+        Where the clean test images are; by default the test split of `data`.
+    model
+        Network to train.
+    init
+        Weights to start from; fresh ones by default.
+    short
+        What fits two CPU cores: 20 minutes, at most 20 epochs, and with --init a learning rate
+        of 0.02 falling to 0.
+    minutes
+        Time budget of the training: as many steps are planned as fit into it, and it ends when
+        the time is over.
+    epochs
+        Most passes over the training images.
+    steps
+        Exact number of steps instead.
+    learning_rate
+        At the start.
+    batch_size
+        Images a step.
+    settings
+        Settings of the recipe, such as alpha=0.2; can be given several times.
+    seed
+        Of initial weights, order and augmentation.
+    out
+        Folder for the checkpoint; runs/robust/RECIPE-MODEL-sSEED by default.
+    checkpoint_seconds
+        Time between resumable checkpoints.
+    threads
+        CPU threads; all cores by default.
+    device
+        Where to train, such as cuda.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    job = RobustTraining(
+        recipe=make_recipe(recipe, settings),
+        architecture=model,
+        init=init,
+        optimization=_optimization(short, init, epochs, learning_rate, batch_size),
+        steps=steps,
+        minutes=SHORT_MINUTES if short and minutes is None and steps is None else minutes,
+        seed=seed,
+        device=device,
+    )
+    folder = out or Path("runs/robust") / f"{recipe}-{model.replace(':', '-')}-s{seed}"
+    training, test = _images(data, test_data)
+    console = Console()
+    with Progress(
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        watcher = _Watcher(bar, recipe, job.optimization.batch_size)
+        outcome = job.run(
+            training,
+            test,
+            folder,
+            checkpoint_seconds=checkpoint_seconds,
+            hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
+            tell=watcher.tell,
+        )
+    _report(console, job, outcome, folder)
+
+
+def _optimization(
+    short: bool,
+    init: Path | None,
+    epochs: float | None,
+    learning_rate: float | None,
+    batch_size: int | None,
+) -> Optimization:
+    """The preset, with what the user wants otherwise."""
+    preset = FULL
+    if short:  # the low rate is for weights that are trained already
+        preset = SHORT if init is not None else dataclasses.replace(FULL, epochs=SHORT.epochs)
+    given = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(preset, **changes)  # type: ignore[arg-type]
+
+
+def _images(data: Path, test_data: Path | None) -> tuple[ImageSet, ImageSet]:
+    """The images to train on and the clean ones to test on."""
+    if test_data is None and data.suffix == ".npz":
+        raise ValueError(
+            f"`test_data` must name the test images: {data} holds one set only, to train on."
+        )
+    return _small_images(data, "train"), _small_images(test_data or data, "test")
+
+
+def _small_images(path: Path, split: Split) -> ImageSet:
+    found = load_clean(path, split)
+    if not isinstance(found, ImageSet):
+        raise ValueError(
+            f"{path} is a folder of pictures; expected CIFAR-10's or CIFAR-100's official binary "
+            "files, or an .npz file with images, labels and classes."
+        )
+    return found
+
+
+class _Watcher:
+    """Puts loss, accuracy and speed into the progress bar."""
+
+    def __init__(self, bar: Progress, recipe: str, batch_size: int) -> None:
+        self.bar, self.recipe, self.batch_size = bar, recipe, batch_size
+        self.task = bar.add_task("starting", total=None, numbers="")
+        self.last, self.duration = time.perf_counter(), 0.0
+
+    def tell(self, text: str) -> None:
+        self.bar.update(self.task, description=f"{self.recipe}: {text}")
+        self.last = time.perf_counter()
+
+    def step(self, progress: TrainingProgress, losses: Mapping[str, float]) -> None:
+        now = time.perf_counter()
+        memory = SPEED_MEMORY if self.duration else 0.0
+        self.duration = memory * self.duration + (1 - memory) * (now - self.last)
+        self.last = now
+        numbers = (
+            f"loss {losses['loss']:.3f}, accuracy {100 * losses['accuracy']:.0f} %, "
+            f"{self.batch_size / self.duration:.0f} images/s"
+        )
+        self.bar.update(self.task, completed=progress.step, total=progress.steps, numbers=numbers)
+
+    def record(self, record: Mapping[str, float]) -> None:
+        measured = ", ".join(
+            f"{name.replace('_', ' ')} {value:.4f}"
+            for name, value in record.items()
+            if name not in ("step", "seconds")
+        )
+        minutes = record["seconds"] / 60
+        self.bar.console.print(f"step {record['step']:.0f}, {minutes:.1f} minutes: {measured}")
+
+
+def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Path) -> None:
+    done = f"{outcome.step:,} of {outcome.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
+    if outcome.file is None or outcome.accuracy is None:
+        console.print(f"Stopped after {done}. The same command goes on from there ({folder}).")
+        raise KeyboardInterrupt
+    if outcome.stop == "budget":
+        console.print(
+            f"Out of time before the plan was done ({done}), so the learning rate is not at its "
+            "end yet. The same command with more --minutes goes on from there."
+        )
+    images = outcome.step * job.optimization.batch_size
+    verb = "There already:" if outcome.earlier else "Saved"
+    console.print(
+        f"{verb} {outcome.file}, {100 * outcome.accuracy:.2f} % on clean test images after {done} "
+        f"({images:,} images, {images / outcome.seconds:.0f} a second)."
+    )

@@ -1,0 +1,15 @@
+"""How long work tells whoever waits for it how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+__all__ = ["Report", "no_report"]
+
+Report: TypeAlias = Callable[[str, int, int | None], None]
+"""Takes what is being done, how much is done, and how much there is, or None if nobody knows."""
+
+
+def no_report(text: str, done: int, total: int | None) -> None:
+    """Tell nobody."""

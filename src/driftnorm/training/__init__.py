@@ -1,0 +1,46 @@
+"""Training: one loop, and recipes of losses.
+
+`train` runs any step function over any source of batches, resumable to the bit; `RobustTraining`
+is the training of the augmentation baselines on top of it.
+"""
+
+from driftnorm.training.batches import Batch, ShuffledBatches, random_numbers
+from driftnorm.training.checkpoint import ResumeFile
+from driftnorm.training.loop import (
+    Hooks,
+    LoopSettings,
+    Progress,
+    Stop,
+    TrainingError,
+    TrainState,
+    train,
+)
+from driftnorm.training.optimization import FULL, SHORT, Optimization, descend
+from driftnorm.training.recipes import RECIPES, TrainingRecipe, make_recipe
+from driftnorm.training.robust import Outcome, RobustTraining
+from driftnorm.training.schedule import constant, cosine
+
+__all__ = [
+    "FULL",
+    "RECIPES",
+    "SHORT",
+    "Batch",
+    "Hooks",
+    "LoopSettings",
+    "Optimization",
+    "Outcome",
+    "Progress",
+    "ResumeFile",
+    "RobustTraining",
+    "ShuffledBatches",
+    "Stop",
+    "TrainState",
+    "TrainingError",
+    "TrainingRecipe",
+    "constant",
+    "cosine",
+    "descend",
+    "make_recipe",
+    "random_numbers",
+    "train",
+]

@@ -1,0 +1,93 @@
+"""``driftnorm data`` and ``driftnorm corrupt`` as a user types them."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from data_files import CONTENT, toy_archive, toy_dataset, tree, write_cifar_c, write_npz
+from rich.console import Console
+
+from driftnorm.cli.corrupt import corrupt
+from driftnorm.cli.data import app
+from driftnorm.cli.progress import Bar
+from driftnorm.data.cifar_c import load_cifar_c
+from driftnorm.data.image_set import DataError
+from driftnorm.data.sources import DATASETS
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch) -> Path:
+    """A data set called toy, and the archive it comes in."""
+    monkeypatch.setitem(DATASETS, "toy", toy_dataset())
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.tar").write_bytes(toy_archive())
+    return tmp_path
+
+
+def run(*arguments: str) -> None:
+    app(list(arguments), result_action="return_value")
+
+
+def test_list_get_and_check(toy, capsys) -> None:
+    run("list")
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("cifar-10", "mnist", "184 MB", "official, npm, PATH"))
+    run("get", "toy", "--from", "toy.tar")
+    assert tree(toy / "data" / "toy") == CONTENT
+    assert capsys.readouterr().out == "toy came from toy.tar; every file in data/toy is verified.\n"
+    run("get", "toy")
+    assert "was there already" in capsys.readouterr().out
+    run("get", "toy", "--from", "toy.tar", "--to", "elsewhere/mine")
+    run("check", "toy", "elsewhere/mine")
+    assert capsys.readouterr().out.endswith("elsewhere/mine is a sound toy.\n")
+
+
+def test_check_exits_with_one(toy, capsys) -> None:
+    run("get", "toy", "--from", "toy.tar")
+    (toy / "data" / "toy" / "first.bin").unlink()
+    (toy / "data" / "toy" / "[red]more").write_text("")
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        run("check", "toy", "data/toy")
+    assert stopped.value.code == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "missing: first.bin",
+        "stray: [red]more",
+        "data/toy is not a sound toy: 2 problems.",
+    ]
+    write_cifar_c(toy / "c", ("fog",))
+    with pytest.raises(SystemExit):
+        run("check", "cifar-10-c", "c")
+    assert "snow.npy is not there" in capsys.readouterr().out
+
+
+def test_corrupt(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    source, out = write_npz(tmp_path / "pets.npz", 12), tmp_path / "out"
+    corrupt(source, out, corruptions="fog, frost", severities="1,5", frost="procedural", workers=1)
+    shown = capsys.readouterr().out
+    assert "2 corruptions of 12 images of pets" in shown
+    assert "Frost is a procedural stand-in" in shown
+    assert len(load_cifar_c(out, "frost", 5)) == 12
+    corrupt(source, out, corruptions="extra", severities="2", workers=1)
+    assert len(list(out.glob("*-2.npy"))) == 4
+    with pytest.raises(ValueError, match="with commas between them, got '1-5'"):
+        corrupt(source, out, severities="1-5")
+    with pytest.raises(DataError, match="another `seed`"):
+        corrupt(source, out, corruptions="fog", seed=1)
+
+
+def test_a_bar_draws_on_a_terminal_only() -> None:
+    for terminal in (True, False):
+        screen = io.StringIO()
+        with Bar(Console(file=screen, force_terminal=terminal, width=120), in_bytes=True) as bar:
+            bar("downloading", 5_000_000, 10_000_000)
+        assert ("downloading" in screen.getvalue()) == terminal
+
+
+def test_no_command_waits_for_torch() -> None:
+    code = "import sys, driftnorm.cli.data, driftnorm.cli.corrupt; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,65 @@
+"""What the documents say is run: docstring examples and the README's Python."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+MODULES = ("api", "functional", "metrics", "objectives", "recipe", "recipes", "selection")
+
+
+@pytest.mark.parametrize("name", [*MODULES, "suggest"])
+def test_docstring_examples(name: str) -> None:
+    torch.manual_seed(0)
+    module = importlib.import_module(f"driftnorm.{name}")
+    extra = {"torch": torch}
+    failed, tried = doctest.testmod(module, extraglobs=extra)
+    assert failed == 0
+    assert tried > 0
+
+
+def snippets(path: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "docs/adapting.md"])
+def test_python_in_the_documents_runs(path: str, tmp_path: Path, monkeypatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.chdir(tmp_path)
+    code = snippets(ROOT / path)
+    assert code
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for snippet in code:
+            exec(compile(snippet, path, "exec"), names)
+
+
+def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
+    from driftnorm.demo.experiment import Demo
+    from driftnorm.demo.views import demo_table
+    from driftnorm.records import load_rows
+
+    order = {cell.key: place for place, cell in enumerate(Demo().cells())}
+    rows = load_rows(ROOT / "docs" / "rows" / "demo.jsonl")
+    rows.sort(key=lambda row: order[row.cell.key])
+    assert len(rows) == len(order)
+    assert demo_table(rows).to_markdown() in (ROOT / "README.md").read_text()
+
+
+def test_every_method_tells_its_paper_formula_and_limits() -> None:
+    from driftnorm.recipes import METHODS
+
+    for name in METHODS:
+        module = importlib.import_module(f"driftnorm.recipes.{name.replace('-', '_')}")
+        text = " ".join((module.__doc__ or "").split())
+        assert "Formula:" in text, name
+        assert "When it helps" in text, name
+        assert "hurts" in text, name
