@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm.adapter import DriftnormWarning
+from driftnorm.data.processes import available_cores
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_plot, demo_table
 from driftnorm.records import RowStore, load_rows, save_rows
@@ -33,7 +33,7 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
         Folder for rows, table and plot.
     """
     begun = time.perf_counter()
-    torch.set_num_threads(1)  # the network is so small that threads only get in each other's way
+    torch.set_num_threads(1)
     console = Console()
     study = Demo(seeds=seeds, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
@@ -44,20 +44,17 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
     )
     if done:
         console.print(f"{done} of {len(cells)} measurements are there already (in {out}).")
-    with (
-        Progress(
-            TextColumn("{task.description:<26}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        ) as progress,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the table
+    with Progress(
+        TextColumn("{task.description:<26}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
         task = progress.add_task("starting", total=len(cells), completed=done)
-        for _ in study.run(store, lambda text: progress.update(task, description=text)):
+        tell = partial(progress.update, task)
+        for _ in study.run(store, available_cores(), lambda text: tell(description=text)):
             progress.advance(task)
     wanted = {cell.key: i for i, cell in enumerate(cells)}
     rows = [row for row in load_rows(out / "rows") if row.cell.key in wanted]

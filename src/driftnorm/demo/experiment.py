@@ -7,15 +7,20 @@ trained network for each shift and severity.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm.adapter import DriftnormWarning
 from driftnorm.api import adapt, methods
 from driftnorm.data.digits import Digits, split_digits
+from driftnorm.data.processes import in_processes
 from driftnorm.demo.shifts import SEVERITIES, SHIFTS
 from driftnorm.evaluate import evaluate
 from driftnorm.protocol import Protocol
@@ -97,20 +102,45 @@ class Demo:
         ]
 
     def run(
-        self, store: RowStore, tell: Callable[[str], None] = lambda text: None
+        self, store: RowStore, workers: int = 1, tell: Callable[[str], None] = lambda text: None
     ) -> Iterator[Row]:
         """Measure what the store does not have yet; yields every new row."""
         missing = [cell for cell in self.cells() if not store.has(cell)]
-        where = environment()
-        for seed in sorted({cell.seed for cell in missing}):
-            tell(f"training, seed {seed}")
-            training, test = split_digits(seed)
-            network = train(training, seed)
-            for cell in (cell for cell in missing if cell.seed == seed):
-                tell(f"seed {seed}: {cell.shift} {cell.severity or ''}")
-                row = Row(cell, evaluate(adapt(network, cell.method), _stream(cell, test)), where)
+        for task, rows in in_processes(_measure, self._tasks(missing, tell), workers):
+            tell(f"seed {task.cells[0].seed}: {task.cells[0].shift} {task.cells[0].severity or ''}")
+            for row in rows:
                 store.write(row)
                 yield row
+
+    @staticmethod
+    def _tasks(missing: list[Cell], tell: Callable[[str], None]) -> Iterator[_Task]:
+        """One stream and all its methods each; a network is trained when it is first needed."""
+        streams = groupby(missing, key=lambda cell: (cell.seed, cell.shift, cell.severity))
+        weights: dict[int, dict[str, Tensor]] = {}
+        for (seed, _, _), cells in streams:
+            if seed not in weights:
+                tell(f"training, seed {seed}")
+                weights[seed] = train(split_digits(seed)[0], seed).state_dict()
+            yield _Task(tuple(cells), weights[seed])
+
+
+class _Task(NamedTuple):
+    cells: tuple[Cell, ...]
+    weights: dict[str, Tensor]
+
+
+def _measure(task: _Task) -> list[Row]:
+    torch.set_num_threads(1)  # the network is so small that threads only get in each other's way
+    network = digit_network()
+    network.load_state_dict(task.weights)
+    network.eval()
+    test, where = split_digits(task.cells[0].seed)[1], environment()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the rows
+        return [
+            Row(cell, evaluate(adapt(network, cell.method), _stream(cell, test)), where)
+            for cell in task.cells
+        ]
 
 
 def _stream(cell: Cell, test: Digits) -> Iterator[tuple[Tensor, Tensor]]:
