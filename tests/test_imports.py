@@ -20,8 +20,8 @@ ROWS = (
         *("preparation", "persistence", "watch", "engine", "recipes", "api", "export"),
     ),
     ("models", "shifts", "data", "training"),
-    ("metrics", "protocol", "records", "evaluate"),
-    ("tables", "method_table", "demo"),
+    ("metrics", "protocol", "records", "evaluate", "launch", "method_spec"),
+    ("tables", "method_table", "demo", "robustness"),
     ("cli",),
 )
 RANK = {part: rank for rank, row in enumerate(ROWS) for part in row}

@@ -11,6 +11,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -111,6 +112,12 @@ class Adapter(nn.Module):
     @abstractmethod
     def bake(self) -> nn.Module:
         """An independent, plain network that answers as the frozen adapter does."""
+
+    @abstractmethod
+    def export_onnx(
+        self, path: str | Path, example: torch.Tensor, *, tolerance: float = 1e-3
+    ) -> float:
+        """Write the baked network as ONNX, checked against onnxruntime; returns the difference."""
 
     @abstractmethod
     def revert(self) -> nn.Module:

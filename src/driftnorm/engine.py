@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, final
 
 import torch
@@ -113,10 +114,10 @@ class RecipeAdapter(Adapter):
         self.last = None
         self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
         self._layers = self.converted.layers
-        if classifier is not None:
-            check_classifier_name(self.converted.network, classifier)
         self._fingerprint = persistence.fingerprint(self.converted)
         try:
+            if classifier is not None:
+                check_classifier_name(self.converted.network, classifier)
             check_batch_norm(network, self._layers, recipe, method)
             selectors = (recipe.only, *(selector for selector, _ in recipe.per_layer))
             if not recipe.needs_classifier and not any(map(needs_forward_order, selectors)):
@@ -182,6 +183,12 @@ class RecipeAdapter(Adapter):
         with self._lock:
             weight = self._centroids(self._head) if self._head_answers else None
             return self.converted.bake(self._found_classifier, weight)
+
+    def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
+        """Write the baked network as ONNX; see :func:`driftnorm.export_onnx`."""
+        from driftnorm.export import export_onnx
+
+        return export_onnx(self, path, example, tolerance=tolerance)
 
     @torch.inference_mode(False)
     def revert(self) -> nn.Module:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from driftnorm.engine import RecipeAdapter
+if TYPE_CHECKING:
+    from driftnorm.engine import RecipeAdapter
 
 __all__ = ["export_onnx"]
 

@@ -7,8 +7,8 @@ one field changed (:func:`dataclasses.replace`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Literal, TypeAlias
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from driftnorm.objectives import Objective
 from driftnorm.selection import Selector
 from driftnorm.statistics import Source, Statistics
 
-__all__ = ["OPTIMIZERS", "OptimizerChoice", "Recipe", "Trainable", "learning_rate"]
+__all__ = ["OPTIMIZERS", "Optimising", "OptimizerChoice", "Recipe", "Trainable", "learning_rate"]
 
 Trainable: TypeAlias = Literal["none", "affine", "features", "classifier", "all"]
 OptimizerBuilder: TypeAlias = Callable[
@@ -173,6 +173,38 @@ def readable(value: object) -> str:
         ]
         return f"{type(value).__name__}({', '.join(changed)})"
     return str(getattr(value, "__qualname__", None) or repr(value))
+
+
+class Optimising(TypedDict, total=False):
+    """The options that every method with a gradient takes.
+
+    Attributes:
+        lr: Learning rate; each method has its own default.
+        rho: Learning rate as a multiple of ``source_lr``.
+        source_lr: The rate that the network was trained with.
+        weight_decay: As the optimiser means it.
+        steps: Gradient steps for each batch (the paper's delta).
+        optimizer: ``"adam"``, ``"sgd"`` (momentum 0.9, Nesterov), ``"adamw"`` or a function.
+        predict: Answer with the pass ``"before"`` the last step, or one more ``"after"`` it.
+    """
+
+    lr: float | None
+    rho: float | None
+    source_lr: float | None
+    weight_decay: float
+    steps: int
+    optimizer: OptimizerChoice
+    predict: Literal["before", "after"]
+
+
+def optimised(recipe: Recipe, options: Optimising, default_lr: float = 1e-3) -> Recipe:
+    """The recipe with these options."""
+    rest: dict[str, Any] = {**options}
+    for name in rest:
+        if name not in Optimising.__annotations__:
+            raise TypeError(f"got an unexpected option `{name}`.")
+    rates = (rest.pop("lr", None), rest.pop("rho", None), rest.pop("source_lr", None))
+    return replace(recipe, lr=learning_rate(*rates, default_lr), **rest)
 
 
 def learning_rate(

@@ -106,6 +106,26 @@ class Table:
         note = [f"\n{self.note}"] if self.note else []
         return "\n".join([f"**{self.title}**\n", head, rule, *body, *note]) + "\n"
 
+    def to_latex(self) -> str:
+        """For papers: a booktabs tabular."""
+
+        def escape(text: str) -> str:
+            for character in "&%$#_{}":
+                text = text.replace(character, f"\\{character}")
+            return text
+
+        body = [
+            " & ".join(
+                self._marked(r, c, "\\textbf{", "}", escape) for c in range(len(self.columns))
+            )
+            + " \\\\"
+            for r in range(len(self.rows))
+        ]
+        form = "l" + "".join(column.align[0] for column in self.columns[1:])
+        head = " & ".join(escape(column.title) for column in self.columns) + " \\\\"
+        lines = [f"% {self.title}. {self.note}", f"\\begin{{tabular}}{{{form}}}", "\\toprule", head]
+        return "\n".join([*lines, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
     def to_csv(self) -> str:
         """For programs: full precision."""
         buffer = io.StringIO()

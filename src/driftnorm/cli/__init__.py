@@ -35,6 +35,14 @@ app.command(
     name="corrupt",
     help="Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.",
 )
+bench = cyclopts.App(name="bench", help="Measure methods on shifted data.")
+bench.command(
+    "driftnorm.cli.bench_robustness:bench_robustness",
+    name="robustness",
+    help="Measure methods on corrupted images.",
+)
+app.command(bench)
+app.command("driftnorm.cli.table:table", name="table", help="Make a table from rows.")
 train = cyclopts.App(name="train", help="Train networks.")
 train.command(
     "driftnorm.cli.train_robust:train_robust",

@@ -13,9 +13,11 @@ hurts: streams whose shift changes abruptly without a reset (running statistics 
 
 from typing import Literal
 
+from typing_extensions import Unpack
+
 from driftnorm.layers import GradientPath
 from driftnorm.objectives import Entropy
-from driftnorm.recipe import OptimizerChoice, Recipe, learning_rate
+from driftnorm.recipe import Optimising, Recipe, optimised
 from driftnorm.recipes.method import Method
 from driftnorm.selection import Selector
 from driftnorm.statistics import Batch, Mixture, Running, Source, Statistics
@@ -29,15 +31,9 @@ def gprebn(
     momentum: float | None = None,
     statistics: Literal["running", "source", "batch"] | Statistics = "running",
     gradient: GradientPath = "preserved",
-    lr: float | None = None,
-    rho: float | None = None,
-    source_lr: float | None = None,
-    weight_decay: float = 0.0,
-    steps: int = 1,
-    optimizer: OptimizerChoice = "adam",
-    predict: Literal["before", "after"] = "before",
     count: Literal["batch", "step"] = "batch",
     only: Selector | None = None,
+    **optimising: Unpack[Optimising],
 ) -> Recipe:
     """The paper's method.
 
@@ -47,15 +43,9 @@ def gprebn(
         momentum: Exponential running average; ``None`` is the cumulative one.
         statistics: ``"running"`` (eq. 9), ``"source"``, ``"batch"`` (which is Tent), or an object.
         gradient: ``"preserved"`` (eq. 7), or ``"detached"`` for the ablation.
-        lr: Learning rate, 1e-3 unless ``rho`` is given.
-        rho: Learning rate as a multiple of ``source_lr``.
-        source_lr: The rate that the network was trained with.
-        weight_decay: As the optimiser means it.
-        steps: Gradient steps for each batch (delta).
-        optimizer: ``"adam"``, ``"sgd"``, ``"adamw"`` or a function.
-        predict: Answer ``"before"`` or ``"after"`` the last step.
         count: Whether a batch enters the running statistics once or with every step.
         only: The layers that take part.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
     """
     named: dict[str, Statistics] = {
         "running": Running(momentum=momentum),
@@ -72,19 +62,15 @@ def gprebn(
             f"`statistics` must be one of {', '.join(map(repr, named))} or a Statistics object, "
             f"got {statistics!r}."
         )
-    return Recipe(
+    recipe = Recipe(
         statistics=chosen if theta == 1 else Mixture(theta, chosen),
         gradient=gradient,
         objective=Entropy(),
         trainable="affine",
         only=only,
-        optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr),
-        weight_decay=weight_decay,
-        steps=steps,
-        predict=predict,
         count=count,
     )
+    return optimised(recipe, optimising)
 
 
 METHOD = Method(

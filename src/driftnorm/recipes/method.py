@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driftnorm.recipe import Recipe
+from driftnorm.recipe import Optimising, Recipe
 
 __all__ = ["Method"]
 
@@ -34,7 +34,10 @@ class Method:
     @property
     def options(self) -> tuple[str, ...]:
         """The keyword arguments that ``build`` takes."""
-        return tuple(inspect.signature(self.build).parameters)
+        parameters = inspect.signature(self.build).parameters.values()
+        own = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        shared = Optimising.__annotations__ if len(own) < len(parameters) else ()
+        return (*own, *shared)
 
     @property
     def recipe(self) -> Recipe:

@@ -6,10 +6,10 @@ Formula:
 When it helps: rarely; it is a baseline. When it hurts: confident errors teach themselves.
 """
 
-from typing import Literal
+from typing_extensions import Unpack
 
 from driftnorm.objectives import PseudoLabel
-from driftnorm.recipe import OptimizerChoice, Recipe, Trainable, learning_rate
+from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
 from driftnorm.recipes.method import Method
 
 __all__ = ["METHOD", "pl"]
@@ -19,37 +19,22 @@ def pl(
     *,
     threshold: float = 0.9,
     trainable: Trainable = "all",
-    lr: float | None = None,
-    rho: float | None = None,
-    source_lr: float | None = None,
-    weight_decay: float = 0.0,
-    steps: int = 1,
-    optimizer: OptimizerChoice = "adam",
-    predict: Literal["before", "after"] = "before",
+    **optimising: Unpack[Optimising],
 ) -> Recipe:
     """Pseudo labels, source statistics.
 
     Args:
         threshold: Confidence that a pseudo label needs.
         trainable: What the labels teach: ``"all"``, or the ``"classifier"`` (PL-C).
-        lr: Learning rate, 5e-5 (T3A's setting) unless ``rho`` is given.
-        rho: Learning rate as a multiple of ``source_lr``.
-        source_lr: The rate that the network was trained with.
-        weight_decay: As the optimiser means it.
-        steps: Gradient steps for each batch.
-        optimizer: ``"adam"``, ``"sgd"``, ``"adamw"`` or a function.
-        predict: Answer ``"before"`` or ``"after"`` the last step.
+        **optimising: Those of every method with a gradient; see ``Optimising``. The rate is 5e-5
+            (T3A's setting) unless given.
     """
-    return Recipe(
+    recipe = Recipe(
         gradient="detached",
         objective=PseudoLabel(threshold),
         trainable=trainable,
-        optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr, default=5e-5),
-        weight_decay=weight_decay,
-        steps=steps,
-        predict=predict,
     )
+    return optimised(recipe, optimising, default_lr=5e-5)
 
 
 METHOD = Method(

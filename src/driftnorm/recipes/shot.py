@@ -9,10 +9,10 @@ helps: balanced classes, enough data. When it hurts: unbalanced classes (the div
 predictions evenly), high rates.
 """
 
-from typing import Literal
+from typing_extensions import Unpack
 
 from driftnorm.objectives import InformationMaximization
-from driftnorm.recipe import OptimizerChoice, Recipe, learning_rate
+from driftnorm.recipe import Optimising, Recipe, optimised
 from driftnorm.recipes.method import Method
 
 __all__ = ["METHOD", "shot"]
@@ -22,37 +22,22 @@ def shot(
     *,
     pseudo_label: float = 0.1,
     threshold: float = 0.9,
-    lr: float | None = None,
-    rho: float | None = None,
-    source_lr: float | None = None,
-    weight_decay: float = 0.0,
-    steps: int = 1,
-    optimizer: OptimizerChoice = "adam",
-    predict: Literal["before", "after"] = "before",
+    **optimising: Unpack[Optimising],
 ) -> Recipe:
     """Information maximisation on the features, source statistics.
 
     Args:
         pseudo_label: Weight of the pseudo-label term; 0 is SHOT-IM.
         threshold: Confidence that a pseudo label needs.
-        lr: Learning rate, 5e-5 (T3A's setting) unless ``rho`` is given.
-        rho: Learning rate as a multiple of ``source_lr``.
-        source_lr: The rate that the network was trained with.
-        weight_decay: As the optimiser means it.
-        steps: Gradient steps for each batch.
-        optimizer: ``"adam"``, ``"sgd"``, ``"adamw"`` or a function.
-        predict: Answer ``"before"`` or ``"after"`` the last step.
+        **optimising: Those of every method with a gradient; see ``Optimising``. The rate is 5e-5
+            (T3A's setting) unless given.
     """
-    return Recipe(
+    recipe = Recipe(
         gradient="detached",
         objective=InformationMaximization(pseudo_label, threshold),
         trainable="features",
-        optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr, default=5e-5),
-        weight_decay=weight_decay,
-        steps=steps,
-        predict=predict,
     )
+    return optimised(recipe, optimising, default_lr=5e-5)
 
 
 METHOD = Method(

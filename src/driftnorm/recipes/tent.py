@@ -11,9 +11,11 @@ networks fine-tuned with frozen BN statistics. The answer is that of the pass be
 
 from typing import Literal
 
+from typing_extensions import Unpack
+
 from driftnorm.layers import GradientPath
 from driftnorm.objectives import Entropy
-from driftnorm.recipe import OptimizerChoice, Recipe, learning_rate
+from driftnorm.recipe import Optimising, Recipe, optimised
 from driftnorm.recipes.method import Method
 from driftnorm.selection import Selector
 from driftnorm.statistics import Batch, Source, Statistics
@@ -25,14 +27,8 @@ def tent(
     *,
     statistics: Literal["batch", "source"] | Statistics = "batch",
     gradient: GradientPath = "preserved",
-    lr: float | None = None,
-    rho: float | None = None,
-    source_lr: float | None = None,
-    weight_decay: float = 0.0,
-    steps: int = 1,
-    optimizer: OptimizerChoice = "adam",
-    predict: Literal["before", "after"] = "before",
     only: Selector | None = None,
+    **optimising: Unpack[Optimising],
 ) -> Recipe:
     """Entropy minimisation on the affine parameters.
 
@@ -40,14 +36,8 @@ def tent(
         statistics: ``"batch"`` is Tent; ``"source"`` is the paper's "BN, mu_r" row (an ordinary
             eval-mode layer: set ``gradient="detached"``).
         gradient: ``"detached"`` stops the gradient at the statistics: Tent(de), BN(de).
-        lr: Learning rate, 1e-3 unless ``rho`` is given.
-        rho: Learning rate as a multiple of ``source_lr``.
-        source_lr: The rate that the network was trained with.
-        weight_decay: As the optimiser means it.
-        steps: Gradient steps for each batch.
-        optimizer: ``"adam"``, ``"sgd"``, ``"adamw"`` or a function.
-        predict: Answer ``"before"`` or ``"after"`` the last step.
         only: The layers that take part.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
     """
     named: dict[str, Statistics] = {"batch": Batch(), "source": Source()}
     chosen = named.get(statistics) if isinstance(statistics, str) else statistics
@@ -55,18 +45,14 @@ def tent(
         raise ValueError(
             f"`statistics` must be 'batch', 'source' or a Statistics object, got {statistics!r}."
         )
-    return Recipe(
+    recipe = Recipe(
         statistics=chosen,
         gradient=gradient,
         objective=Entropy(),
         trainable="affine",
         only=only,
-        optimizer=optimizer,
-        lr=learning_rate(lr, rho, source_lr),
-        weight_decay=weight_decay,
-        steps=steps,
-        predict=predict,
     )
+    return optimised(recipe, optimising)
 
 
 METHOD = Method(

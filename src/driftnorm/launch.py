@@ -1,0 +1,29 @@
+"""Launchers: plain functions that run a function over tasks and yield each result as it comes.
+
+A launcher knows cores, not science. A cluster engine fits in as one more entry of `LAUNCHERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from driftnorm.data.processes import in_processes
+
+__all__ = ["LAUNCHERS", "Launcher", "serial"]
+
+# (function, tasks, workers) -> (task, result) pairs, in any order
+Launcher: TypeAlias = Callable[
+    [Callable[[Any], Any], Iterable[Any], int], Iterator[tuple[Any, Any]]
+]
+
+
+def serial(
+    function: Callable[[Any], Any], tasks: Iterable[Any], workers: int = 1
+) -> Iterator[tuple[Any, Any]]:
+    """One after the other, in this process, with all its threads."""
+    for task in tasks:
+        yield task, function(task)
+
+
+LAUNCHERS: dict[str, Launcher] = {"serial": serial, "processes": in_processes}

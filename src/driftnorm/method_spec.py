@@ -1,0 +1,64 @@
+"""A method with options as one word: ``gprebn:theta=0.5,momentum=0.1``, ``bn:only=first(0.5)``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from driftnorm.recipe import Recipe
+from driftnorm.recipes import build
+from driftnorm.selection import First, Last
+
+__all__ = ["MethodSpec", "parse_method"]
+
+_PLACES = {"first": First, "last": Last}
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A name and options that can be written down (numbers, text, truth values)."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        if not self.options:
+            return self.name
+        return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.options)}"
+
+    def recipe(self) -> Recipe:
+        """What it does; unknown names and options raise."""
+        return build(self.name, {key: _decoded(value) for key, value in self.options})
+
+
+def parse_method(text: str) -> MethodSpec:
+    """Read ``name`` or ``name:key=value,key=value``, and check that it can be built.
+
+    >>> parse_method("gprebn:theta=0.5").options
+    (('theta', 0.5),)
+    """
+    name, _, rest = text.partition(":")
+    options = []
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"expected `key=value` after the colon of {text!r}, got {part!r}.")
+        options.append((key.strip(), _read(value.strip())))
+    spec = MethodSpec(name.strip(), tuple(sorted(options)))
+    spec.recipe()
+    return spec
+
+
+def _read(value: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value  # plain text, such as statistics=source
+
+
+def _decoded(value: Any) -> Any:
+    """``first(0.5)`` and ``last(0.5)`` select layers by their place."""
+    place = re.fullmatch(r"(first|last)\(([\d.]+)\)", value) if isinstance(value, str) else None
+    return _PLACES[place[1]](float(place[2])) if place else value

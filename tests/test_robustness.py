@@ -1,0 +1,228 @@
+"""The robustness grid on small data: rows, resuming, failures, tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from driftnorm.launch import LAUNCHERS
+from driftnorm.method_spec import MethodSpec, parse_method
+from driftnorm.models import build
+from driftnorm.records import Row, RowStore, load_rows
+from driftnorm.robustness.grid import Failure, Study
+from driftnorm.robustness.paper import DETAILED, MEAN
+from driftnorm.robustness.views import (
+    MixedRowsError,
+    detailed_table,
+    severity_table,
+    summary_table,
+)
+from driftnorm.selection import First
+from driftnorm.shifts import CORRUPTIONS
+
+DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    generator = np.random.default_rng(0)
+    coarse = generator.integers(0, 256, (60, 4, 4, 3))
+    images = np.repeat(np.repeat(coarse, 8, axis=1), 8, axis=2).astype(np.uint8)
+    labels = (np.arange(60) % 10).astype(np.int64)
+    classes = np.array([f"class {i}" for i in range(10)])
+    path = tmp_path / "small.npz"
+    np.savez(path, images=images, labels=labels, classes=classes)
+    return str(path)
+
+
+def study(data: str, *methods: str, **changes: object) -> Study:
+    small = Study(
+        data=data,
+        model="resnet20",
+        weights=None,
+        methods=tuple(map(parse_method, methods or ("source", "tent", "gprebn"))),
+        corruptions=("contrast", "gaussian_noise"),
+        severities=(1, 5),
+        batch_size=20,
+    )
+    return replace(small, **changes)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "resnet20.safetensors"
+    torch.manual_seed(0)
+    save_file(build("resnet20").state_dict(), path)
+    return path
+
+
+def rows_of(results: object) -> list[Row]:
+    return [r for r in results if isinstance(r, Row)]  # type: ignore[attr-defined]
+
+
+def test_every_cell_becomes_a_row_once(data: str, tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "rows")
+    first = rows_of(study(data).run(store))
+    assert len(first) == 2 * 2 * 3
+    assert {row.cell.method for row in first} == {"source", "tent", "gprebn"}
+    assert all(row.cell.protocol.count == 60 for row in first)
+    assert all(len(row.metrics["online_error"]) == 3 for row in first)
+    assert rows_of(study(data).run(store)) == []  # done is done
+    more = rows_of(study(data, "source", "bn").run(store))
+    assert {row.cell.method for row in more} == {"bn"}
+
+
+def test_launcher_and_order_do_not_change_the_rows(
+    data: str, weights: Path, tmp_path: Path
+) -> None:
+    def found(folder: str, launcher: str, **changes: object) -> dict[str, object]:
+        store = RowStore(tmp_path / folder)
+        small = study(data, weights=str(weights), **changes)
+        rows = rows_of(small.run(store, LAUNCHERS[launcher], 2))
+        drop = ("seconds", "peak_megabytes")
+        return {r.cell.key: {k: v for k, v in r.metrics.items() if k not in drop} for r in rows}
+
+    one = found("serial", "serial")
+    turned = {"severities": (5, 1), "corruptions": ("gaussian_noise", "contrast")}
+    assert found("again", "serial", **turned) == one
+    assert found("two", "processes") == one
+
+
+def test_seeds_shuffle_and_draw_other_noise(data: str) -> None:
+    small = study(data, seeds=(0, 1))
+    cells = {(c.seed, c.shift): c for c in small.cells() if c.severity == 5}
+    stored, shuffled = (small.images(cells[seed, "contrast"]) for seed in (0, 1))
+    assert not np.array_equal(stored.labels, shuffled.labels)
+    order = np.argsort(shuffled.indices)
+    assert np.array_equal(stored.images, shuffled.images[order])  # contrast draws nothing
+    noisy = [small.images(cells[seed, "gaussian_noise"]) for seed in (0, 1)]
+    assert not np.array_equal(noisy[0].images, noisy[1].images[np.argsort(noisy[1].indices)])
+    assert cells[1, "contrast"].protocol.order == "shuffled"
+
+
+def test_a_failing_cell_is_told_and_the_rest_goes_on(data: str, tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "rows")
+    broken = study(data, "source", "tent:lr=1e-3,steps=1", corruptions=("frost", "contrast"))
+    results = list(replace(broken, frost=str(tmp_path / "nowhere")).run(store))
+    failures = [r for r in results if isinstance(r, Failure)]
+    assert {f.cell.shift for f in failures} == {"frost"}
+    assert len(rows_of(results)) == 4
+    assert "frost" in failures[0].error.lower()
+
+
+def test_clean_data_and_released_layout(data: str, tmp_path: Path) -> None:
+    rows = rows_of(study(data, "source", severities=(0,)).run(RowStore(tmp_path / "clean")))
+    assert [row.cell.shift for row in rows] == ["clean"]
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    made = study(data, "source", corruptions=("contrast",), severities=(1, 2, 3, 4, 5))
+    stream = [made.images(cell) for cell in made.cells()]
+    np.save(folder / "contrast.npy", np.concatenate([s.images for s in stream]))
+    np.save(folder / "labels.npy", np.concatenate([s.labels for s in stream]))
+    released = replace(made, data=str(folder))
+    for cell in released.cells():
+        assert np.array_equal(released.images(cell).images, made.images(cell).images)
+
+
+def test_method_words() -> None:
+    spec = parse_method("gprebn:theta=0.5,statistics=source")
+    assert spec == MethodSpec("gprebn", (("statistics", "source"), ("theta", 0.5)))
+    assert parse_method(str(spec)) == spec
+    assert parse_method("bn:only=first(0.5)").recipe().only == First(0.5)
+    with pytest.raises(ValueError, match="key=value"):
+        parse_method("tent:lr")
+    with pytest.raises(ValueError, match="Did you mean 'tent'"):
+        parse_method("tnet")
+    with pytest.raises(TypeError, match="no option `thta`"):
+        parse_method("gprebn:thta=1")
+
+
+def test_tables_refuse_to_mix(data: str, tmp_path: Path) -> None:
+    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    names = [line[0] for line in detailed_table(rows).rows]
+    assert names == ["contrast", "gaussian_noise", "mean"]
+    assert len(severity_table(rows).columns) == 3
+    text = summary_table(rows).to_markdown()
+    assert "batch 20" in text
+    assert "error minus tent's" in text
+    other = Row(
+        replace(rows[0].cell, protocol=replace(rows[0].cell.protocol, batch_size=7)),
+        rows[0].metrics,
+    )
+    with pytest.raises(MixedRowsError, match="protocols cannot be mixed"):
+        summary_table([*rows, other])
+    with pytest.raises(MixedRowsError, match="lacks 1 of 4 streams"):
+        summary_table(rows[:-1])
+    with pytest.raises(MixedRowsError, match="no rows"):
+        summary_table([])
+
+
+def test_summary_differences_are_those_of_the_errors(data: str, tmp_path: Path) -> None:
+    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    table = summary_table(rows, against="source")
+    errors = {line[0]: line[1] for line in table.rows}
+    for line in table.rows:
+        if line[0] != "source":
+            assert float(str(line[2]).split()[0]) == pytest.approx(
+                errors[line[0]] - errors["source"], abs=0.006
+            )
+
+
+def test_the_papers_numbers_agree_with_its_means() -> None:
+    for data, table in DETAILED.items():
+        assert len(table) == len(CORRUPTIONS) * 5
+        for method, printed in MEAN[data].items():
+            mean = np.mean([table[corruption, method] for corruption in CORRUPTIONS])
+            assert mean == pytest.approx(printed, abs=0.11), (data, method)
+
+
+def test_command_killed_and_started_again(data: str, weights: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [*DRIFTNORM, "bench", "robustness", "--data", data, "--model", "resnet20"]
+    command += ["--weights", str(weights), "--batch-size", "20", "--out", str(out)]
+    command += ["--methods", "source", "gprebn:theta=0.5", "--severities", "1", "5"]
+    command += ["--frost", "procedural"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("*.json"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    before = {p.name: p.stat().st_mtime_ns for p in out.glob("*.json")}
+    assert len(before) >= 5
+    environment = {**os.environ, "COLUMNS": "120"}
+    again = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "\x1b" not in again.stdout
+    for name, written in before.items():
+        assert (out / name).stat().st_mtime_ns == written
+    rows = load_rows(out)
+    assert len(rows) == 15 * 2 * 2
+    assert any("procedural" in str(r.metrics.get("note")) for r in rows if r.cell.shift == "frost")
+    shown = call("table", "detailed", str(out), "--form", "latex")
+    assert "\\begin{tabular}{lrr" in shown.stdout
+    assert "gaussian\\_noise" in shown.stdout
+    wrong = call("table", "sumary", str(out))
+    assert wrong.returncode == 2
+    assert "Did you mean 'summary'?" in wrong.stderr
+
+
+def test_a_built_in_name_alone_has_no_weights(data: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    wrong = call("bench", "robustness", "--data", data, "--model", "resnet20", "--out", out)
+    assert wrong.returncode == 2
+    assert "`--weights`" in wrong.stderr
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DRIFTNORM, *arguments], capture_output=True, text=True, check=False)
