@@ -12,7 +12,7 @@ import torch
 from driftnorm import recipes
 from driftnorm.heads import T3A, RunningCentroids
 from driftnorm.objectives import Entropy, InformationMaximization, PseudoLabel
-from driftnorm.recipe import OPTIMIZERS, Recipe, learning_rate
+from driftnorm.recipe import OPTIMIZERS, Optimising, Recipe, learning_rate
 from driftnorm.recipes import METHODS, Method, build, nearest, options_of, register
 from driftnorm.selection import First
 from driftnorm.statistics import Batch, Mixture, Prior, Running, Source
@@ -100,11 +100,21 @@ def test_every_file_has_paper_formula_and_advice_at_its_head():
 
 @every_method
 def test_options_are_the_builders_keywords(name):
-    parameters = inspect.signature(METHODS[name].build).parameters
-    assert options_of(name) == tuple(parameters)
-    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
-    documented = inspect.unwrap(getattr(METHODS[name].build, "func", METHODS[name].build)).__doc__
-    assert all(f"{option}:" in documented for option in parameters)
+    build = METHODS[name].build
+    parameters = inspect.signature(build).parameters
+    own = [p for p in parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    shared = list(Optimising.__annotations__) if "optimising" in parameters else []
+    assert len(own) + bool(shared) == len(parameters)
+    assert list(options_of(name)) == [*(p.name for p in own), *shared]
+    assert bool(shared) == METHODS[name].recipe.needs_backward
+    documented = inspect.unwrap(getattr(build, "func", build)).__doc__
+    assert all(f"{p.name}:" in documented for p in own)
+    assert all(f"{option}:" in Optimising.__doc__ for option in shared)
+
+
+def test_a_builder_refuses_what_it_does_not_know():
+    with pytest.raises(TypeError, match="unexpected option `head`"):
+        METHODS["tent"].build(head=None)
 
 
 # ---------------------------------------------------------------- options do what they say
