@@ -160,7 +160,9 @@ class Guard:
             return False
         scheduled = state.batches < 3 or state.batches % self.every == 0
         narrow = min(signals.spread, state.source_spread) < self.spread
-        return scheduled or narrow or moved > self.distance
+        # A source that has been narrow for long is not news: asking at every batch is a waste.
+        news = state.audits < 2 * self.every or state.source_spread >= self.spread
+        return scheduled or (narrow and news) or moved > self.distance
 
     def ordered(self, signals: Signals, before: Tensor, seen: int) -> bool:
         """Whether the predicted classes are few, and others than ``before`` (an average)."""

@@ -31,8 +31,9 @@ class Watch:
         self.state = EMPTY
         self.alarms = 0
         self._recipe = recipe
-        # Without memory, or without any say of batch or gradient, there is nothing to go wrong.
-        self._guards = not episodic and (recipe.batch_dependent or recipe.needs_backward)
+        # Without memory, or with features that never change, there is nothing to go wrong.
+        adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
+        self._guards = adapts and not episodic
         self._said: set[str] = set()
         self._jumps = 0
 
