@@ -1,18 +1,21 @@
 """Cost of every method: milliseconds a batch, peak memory, ratios within one interleaved run.
 
-    python benchmarks/speed.py [--networks wrn-40-2 ...] [--rounds 7] [--out docs/speed.md]
+    python benchmarks/speed.py [--networks wrn-40-2 ...] [--rounds 9] [--out docs/speed.md]
 
-Every candidate runs one batch in turn, round after round, so that whatever else the machine does
-falls on all of them alike; ratios are medians of the ratios within a round. Peak memory is that of
-a fresh process that runs three batches, above what it held once the network was loaded (Linux).
+Every candidate lives in a process of its own and runs one batch in turn, round after round, so
+that whatever else the machine does falls on all of them alike; ratios are medians of the ratios
+within a round. Peak memory is that of its first three batches, above what the process held once
+the network was loaded (Linux). A run adds a row a network to the rows; the page shows the latest.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import ctypes
 import json
 import platform
+import random
 import shlex
 import subprocess
 import sys
@@ -20,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -33,9 +37,31 @@ from driftnorm.surgery import find_batch_norms
 from driftnorm.tables import Column, Table
 
 SETTINGS = {"resnet20": (200, 32), "wrn-40-2": (200, 32), "resnet50": (32, 224)}
-WARM_UP = 3  # batches; also the ones that the guard always audits
+WARM_UP = 3  # batches; also those that the guard always audits
+GIVE_BACK = {"resnet50"}  # what its idle processes would hold on to does not fit into 24 GB
 NATIVE, TENT, LITERAL = "native step", "Tent as published", "literal formula"
 INFERENCE, PLAIN = "inference", "inference, contiguous"
+
+
+THREADS = 2
+FLAT = ("t3a", "rt3a")
+HEAD = """# What adaptation costs
+
+Written by `python benchmarks/speed.py` from `rows/{rows}`. Every candidate has a process of its own
+and runs one batch in turn; ratios are medians of the ratios within a round, and peak memory is
+above what the loaded network takes.
+"""
+
+
+class Measurement(TypedDict):
+    """One interleaved run on one network."""
+
+    network: str
+    about: str
+    command: str
+    milliseconds: dict[str, list[float]]
+    peak_megabytes: dict[str, float]
+    flatness: dict[str, float]
 
 
 class LiteralGpreBN(nn.Module):
@@ -149,35 +175,80 @@ def material(network_name: str) -> tuple[nn.Module, Tensor]:
     return network, x
 
 
-def time_interleaved(network_name: str, rounds: int, names: list[str]) -> dict[str, list[float]]:
-    network, x = material(network_name)
-    runs = {name: candidate(name, network, x) for name in names}
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for index in range(-WARM_UP, rounds):
-        for name, run in runs.items():
-            begun = time.perf_counter()
-            run()
-            if index >= 0:
-                times[name].append(1000 * (time.perf_counter() - begun))
-        print(f"{network_name}: round {index + 1} of {rounds}", file=sys.stderr)
-    return times
+class Contender:
+    """A candidate in a process of its own, which runs a batch whenever it is asked to.
 
+    In one process the memory that one candidate freed is what the next one gets, and ratios of
+    equal work differ by a tenth.
+    """
 
-def peak_memory(network_name: str, name: str) -> float:
-    """Megabytes above the loaded network, in a process of its own."""
-    command = [sys.executable, __file__, "--child", network_name, name]
-    return float(json.loads(subprocess.check_output(command, text=True).splitlines()[-1]))
+    def __init__(self, network_name: str, name: str) -> None:
+        command = [sys.executable, __file__, "--child", network_name, name]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.peak_megabytes = self._answer()
+
+    def _answer(self) -> float:
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline())
+
+    def milliseconds(self) -> float:
+        """How long one more batch takes."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def child(network_name: str, name: str) -> None:
-    torch.set_num_threads(2)
+    """Warm up, say the peak memory above the loaded network, then time a batch per line read."""
+    torch.set_num_threads(THREADS)
     network, x = material(network_name)
     run = candidate(name, network, x)
     before = _resident_megabytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak of loading
-    for _ in range(3):
+    for _ in range(WARM_UP):
         run()
-    print(json.dumps(_resident_megabytes("VmHWM") - before))
+    print(_resident_megabytes("VmHWM") - before, flush=True)
+    for _ in sys.stdin:
+        begun = time.perf_counter()
+        run()
+        took = time.perf_counter() - begun
+        if network_name in GIVE_BACK:
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        print(1000 * took, flush=True)
+
+
+def measure(network_name: str, rounds: int, names: list[str]) -> Measurement:
+    """Every candidate runs one batch in turn, in an order drawn anew for each round."""
+    contenders = {name: Contender(network_name, name) for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    order, draw = [*names], random.Random(0)
+    for index in range(rounds):
+        draw.shuffle(order)
+        for name in order:
+            times[name].append(round(contenders[name].milliseconds(), 2))
+        print(f"{network_name}: round {index + 1} of {rounds}", file=sys.stderr)
+    for contender in contenders.values():
+        contender.close()
+    memory = {name: round(each.peak_megabytes, 1) for name, each in contenders.items()}
+    flat = {name: round(flatness(name), 3) for name in FLAT} if network_name == "wrn-40-2" else {}
+    return {
+        "network": network_name,
+        "about": f"{platform.machine()}, torch {torch.__version__}, driftnorm "
+        f"{driftnorm.__version__}, {THREADS} threads",
+        "command": f"python {shlex.join(sys.argv)}",
+        "milliseconds": times,
+        "peak_megabytes": memory,
+        "flatness": flat,
+    }
 
 
 def _resident_megabytes(what: str) -> float:
@@ -202,8 +273,9 @@ def ratio(times: dict[str, list[float]], name: str, other: str) -> float:
     return float(np.median(np.array(times[name]) / np.array(times[other])))
 
 
-def table(network_name: str, times: dict[str, list[float]], memory: dict[str, float]) -> Table:
-    batch, size = SETTINGS[network_name]
+def table(measured: Measurement) -> Table:
+    times, memory = measured["milliseconds"], measured["peak_megabytes"]
+    batch, size = SETTINGS[measured["network"]]
     rows = []
     for name, values in times.items():
         low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
@@ -226,15 +298,16 @@ def table(network_name: str, times: dict[str, list[float]], memory: dict[str, fl
         Column("peak MB", decimals=0),
     )
     note = (
-        f"batch {batch} of {size} x {size} px, {torch.get_num_threads()} threads, "
-        f"{len(times[NATIVE])} interleaved rounds; inference and the native step in channels-last "
-        f"layout; Tent as published in contiguous layout with stock modules."
+        f"batch {batch} of {size} x {size} px, {measured['about']}, {len(times[NATIVE])} "
+        f"interleaved rounds; inference and the native step in channels-last layout; Tent as "
+        f"published in contiguous layout with stock modules. `{measured['command']}`"
     )
-    return Table(network_name, columns, tuple(rows), note)
+    return Table(measured["network"], columns, tuple(rows), note)
 
 
-def targets(times: dict[str, list[float]], memory: dict[str, float]) -> list[str]:
+def targets(measured: Measurement) -> list[str]:
     """The promises about WRN-40-2, and whether this run keeps them."""
+    times, memory = measured["milliseconds"], measured["peak_megabytes"]
 
     def line(text: str, value: float, limit: float, lower: bool = True) -> str:
         kept = value <= limit if lower else value >= limit
@@ -249,17 +322,34 @@ def targets(times: dict[str, list[float]], memory: dict[str, float]) -> list[str
         line("Tent as published, in GpreBN steps", ratio(times, TENT, "gprebn"), 1.25, False),
         f"- the literal formula, in GpreBN steps: **{ratio(times, LITERAL, 'gprebn'):.2f}**",
         *(
-            line(f"{name}: batch 500 against batch 5 of a stream (ResNet-20)", flatness(name), 1.2)
-            for name in ("t3a", "rt3a")
+            line(f"{name}: batch 500 against batch 5 of a stream (ResNet-20)", value, 1.2)
+            for name, value in measured["flatness"].items()
         ),
     ]
+
+
+def page(rows: Path) -> str:
+    """The page about every network that the rows hold, from its latest run."""
+    latest: dict[str, Measurement] = {}
+    for line in rows.read_text().splitlines():
+        measured: Measurement = json.loads(line)
+        latest[measured["network"]] = measured
+    parts = [HEAD.format(rows=rows.name)]
+    for name in SETTINGS:
+        if name in latest:
+            parts.append(table(latest[name]).to_markdown())
+            if latest[name]["flatness"]:
+                promises = ["Promises, on WRN-40-2:\n", *targets(latest[name])]
+                parts.append("\n".join(promises) + "\n")
+    return "\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--candidates", nargs="+", default=candidates(), choices=candidates())
+    parser.add_argument("--rows", type=Path, default=Path("docs/rows/speed.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("docs/speed.md"))
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -267,20 +357,14 @@ def main() -> None:
     if arguments.child:
         child(*arguments.child)
         return
-    torch.set_num_threads(2)
-    parts = [
-        "# What adaptation costs\n",
-        f"Generated by `python {shlex.join(sys.argv)}` on {platform.machine()}, "
-        f"torch {torch.__version__}, driftnorm {driftnorm.__version__}.\n",
-    ]
+    torch.set_num_threads(THREADS)
+    for path in (arguments.rows, arguments.out):
+        path.parent.mkdir(parents=True, exist_ok=True)
     for name in arguments.networks:
-        times = time_interleaved(name, arguments.rounds, arguments.candidates)
-        memory = {each: peak_memory(name, each) for each in times}
-        parts.append(table(name, times, memory).to_markdown())
-        if name == "wrn-40-2":
-            parts.append("\n".join(["Promises, on WRN-40-2:\n", *targets(times, memory)]) + "\n")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text("\n".join(parts))
+        measured = measure(name, arguments.rounds, arguments.candidates)
+        with arguments.rows.open("a") as file:
+            file.write(json.dumps(measured) + "\n")
+    arguments.out.write_text(page(arguments.rows))
     print(arguments.out.read_text())
 
 

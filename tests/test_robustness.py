@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import MethodSpec, parse_method
 from driftnorm.models import build
-from driftnorm.records import Row, RowStore, load_rows
-from driftnorm.robustness.grid import Failure, Study
+from driftnorm.records import Failure, Row, RowStore, load_rows
+from driftnorm.robustness.grid import Study
 from driftnorm.robustness.paper import DETAILED, MEAN
+from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.robustness.views import (
-    MixedRowsError,
     detailed_table,
     severity_table,
     summary_table,

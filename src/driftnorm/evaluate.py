@@ -10,11 +10,14 @@ from torch import Tensor
 
 from driftnorm.adapter import Adapter
 from driftnorm.metrics import (
+    Bools,
+    Floats,
     expected_calibration_error,
     log_softmax,
     mean_entropy,
     negative_log_likelihood,
     pack_bits,
+    reliability,
 )
 
 __all__ = ["evaluate"]
@@ -37,7 +40,8 @@ def evaluate(
     Returns:
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
-        number of ``bad_batches`` and of guard ``alarms``, and the ``seconds`` spent in the adapter.
+        ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
+        ``bad_batches`` and of guard ``alarms``, and the ``seconds`` spent in the adapter.
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     for x, labels in stream:
@@ -53,15 +57,26 @@ def evaluate(
         raise ValueError("`stream` gave no batch; there is nothing to evaluate.")
     log_p, target = log_softmax(np.concatenate(outputs)), np.concatenate(truth)
     correct = log_p.argmax(axis=1) == target
+    confidence = np.exp(log_p.max(axis=1))
     return {
         "error": float(1 - correct.mean()),
         "nll": negative_log_likelihood(log_p, target),
-        "ece": expected_calibration_error(np.exp(log_p.max(axis=1)), correct),
+        "ece": expected_calibration_error(confidence, correct),
         "entropy": mean_entropy(log_p),
         "online_error": [round(e, 6) for e in online],
         "correct": pack_bits(correct),
         "count": len(target),
+        "reliability": _bins(confidence, correct),
         "bad_batches": adapter.bad_batches,
         "alarms": adapter.alarms,
         "seconds": round(seconds, 4),
     }
+
+
+def _bins(confidence: Floats, correct: Bools) -> list[list[float]]:
+    """The bins that hold samples: count, mean confidence, accuracy."""
+    return [
+        [int(count), round(float(trust / count), 4), round(float(hits / count), 4)]
+        for count, trust, hits in zip(*reliability(confidence, correct), strict=True)
+        if count
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftnorm.recipe import Recipe
@@ -27,6 +27,12 @@ class MethodSpec:
         if not self.options:
             return self.name
         return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.options)}"
+
+    def with_defaults(self, defaults: tuple[tuple[str, Any], ...]) -> MethodSpec:
+        """The same with these options as well, where it does not have its own."""
+        return replace(
+            self, options=tuple(sorted({**dict(defaults), **dict(self.options)}.items()))
+        )
 
     def recipe(self) -> Recipe:
         """What it does; unknown names and options raise."""

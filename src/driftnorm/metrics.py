@@ -16,6 +16,7 @@ __all__ = [
     "negative_log_likelihood",
     "pack_bits",
     "paired_interval",
+    "reliability",
     "standard_error",
     "unpack_bits",
 ]
@@ -57,10 +58,20 @@ def expected_calibration_error(
     >>> expected_calibration_error(np.array([0.9, 0.9]), np.array([True, False]))
     0.4
     """
-    index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    hits = np.bincount(index, weights=correct, minlength=bins)
-    trust = np.bincount(index, weights=confidence, minlength=bins)
+    _, trust, hits = reliability(confidence, correct, bins)
     return float(np.abs(hits - trust).sum() / len(correct))
+
+
+def reliability(
+    confidence: NDArray[np.floating], correct: Bools, bins: int = 15
+) -> tuple[Floats, Floats, Floats]:
+    """Per bin of confidence: how many samples, the sum of their confidence, how many were right."""
+    index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    count, trust, hits = (
+        np.bincount(index, weights=weights, minlength=bins).astype(np.float64)
+        for weights in (None, confidence, correct)
+    )
+    return count, trust, hits
 
 
 def pack_bits(correct: Bools) -> str:

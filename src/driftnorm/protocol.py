@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Protocol"]
+__all__ = ["Protocol", "together"]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Everything about a measurement that is not the model, the shift or the method.
+    """Everything about a measurement that is not the model, the kind of shift or the method.
 
     Attributes:
         data: Name of the data set.
         count: How many samples a stream has.
         batch_size: The last batch of a stream may be smaller; it is kept.
+        severities: How strong the shifts are; empty where that means nothing.
         order: How a stream is ordered.
+        steps: Gradient steps a batch, for methods that take any.
         reset: When the adapter starts from the source again.
         predict: Which forward pass is scored.
+        seeds: Of the order and of whatever else is drawn.
     """
 
     data: str
     count: int
     batch_size: int
+    severities: tuple[int, ...] = ()
     order: str = "as stored"
+    steps: int = 1
     reset: Literal["per shift", "per batch", "never"] = "per shift"
     predict: Literal["before", "after"] = "before"
+    seeds: tuple[int, ...] = (0,)
 
     def text(self) -> str:
         """One line for people."""
+        severities = f"severities {_listed(self.severities)}, " if self.severities else ""
         return (
-            f"{self.data}, {self.count} samples a stream, {self.order}, "
-            f"batch {self.batch_size}, reset {self.reset}, scored {self.predict} the update"
+            f"{self.data}, {self.count:,} samples a stream, {severities}{self.order}, "
+            f"batch {self.batch_size}, {self.steps} step{'s' * (self.steps != 1)}, "
+            f"reset {self.reset}, scored {self.predict} the update, seeds {_listed(self.seeds)}"
         )
+
+    def comparable(self) -> tuple[object, ...]:
+        """What must agree between numbers in one table; severities and seeds are averaged over."""
+        return (self.data, self.count, self.batch_size, self.reset, self.predict)
+
+
+def together(protocols: Iterable[Protocol]) -> Protocol:
+    """The protocol of a table: the first, with the severities and the seeds of all.
+
+    >>> one = Protocol("digits", 10, 5, severities=(1,))
+    >>> together([one, replace(one, severities=(3,), seeds=(1,))]).text()
+    'digits, 10 samples a stream, severities 1 3, as stored, batch 5, 1 step, reset per shift, \
+scored before the update, seeds 0 1'
+    """
+    several = list(protocols)
+    orders = sorted({p.order for p in several})
+    return replace(
+        several[0],
+        severities=tuple(sorted({s for p in several for s in p.severities})),
+        seeds=tuple(sorted({s for p in several for s in p.seeds})),
+        order=" or ".join(orders),
+    )
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    """Neighbours as a range: 1 to 5."""
+    if len(numbers) > 2 and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return " ".join(map(str, numbers))

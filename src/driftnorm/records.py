@@ -1,7 +1,8 @@
 """Cells and rows: what is to be measured, and what was. The folder of rows is the truth.
 
 A row is one file named by the hash of its cell, written atomically. "Done" is the file's existence,
-so killing, resuming, running twice and running on several machines are all the same case.
+so killing, resuming, running twice and running on several machines are all the same case. A cell
+that failed leaves its error in the folder `failed` until it succeeds.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from driftnorm.data.atomic import write_atomically
 from driftnorm.protocol import Protocol
 
-__all__ = ["Cell", "Row", "RowStore", "environment", "load_rows", "save_rows"]
+__all__ = ["Cell", "Failure", "Row", "RowStore", "environment", "load_rows", "save_rows"]
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,23 @@ class Row:
     def from_json(cls, line: str) -> Row:
         """The inverse of :meth:`to_json`."""
         record = json.loads(line)
-        cell = record["cell"]
-        cell["protocol"] = Protocol(**cell["protocol"])
-        cell["options"] = tuple((name, value) for name, value in cell["options"])
-        return cls(Cell(**cell), record["metrics"], record["environment"])
+        return cls(_read_cell(record["cell"]), record["metrics"], record["environment"])
+
+
+class Failure(NamedTuple):
+    """A cell that could not be measured; the rest goes on."""
+
+    cell: Cell
+    error: str
+
+
+def _read_cell(record: dict[str, Any]) -> Cell:
+    protocol: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in record["protocol"].items()
+    }
+    options = tuple((name, value) for name, value in record["options"])
+    return Cell(**{**record, "protocol": Protocol(**protocol), "options": options})
 
 
 class RowStore:
@@ -76,6 +90,19 @@ class RowStore:
         """Add a row; a half-written one is never seen under its name."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path(row.cell), row.to_json() + "\n")
+        self._failed_path(row.cell).unlink(missing_ok=True)
+
+    def fail(self, failure: Failure) -> None:
+        """Remember why a cell has no row; the next run tries it again."""
+        path = self._failed_path(failure.cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(failure._asdict(), default=asdict) + "\n")
+
+    def failures(self) -> Iterator[Failure]:
+        """The cells that failed and have not succeeded since."""
+        for path in sorted((self.folder / "failed").glob("*.json")):
+            record = json.loads(path.read_text())
+            yield Failure(_read_cell(record["cell"]), record["error"])
 
     def rows(self) -> Iterator[Row]:
         """All rows, in a fixed order."""
@@ -84,6 +111,9 @@ class RowStore:
 
     def _path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}.json"
+
+    def _failed_path(self, cell: Cell) -> Path:
+        return self.folder / "failed" / f"{cell.key}.json"
 
 
 def save_rows(rows: Iterable[Row], path: str | Path) -> None:

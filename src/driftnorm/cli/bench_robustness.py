@@ -13,9 +13,12 @@ from driftnorm.data.processes import available_cores
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
 from driftnorm.models import MODELS
-from driftnorm.records import RowStore, load_rows
-from driftnorm.robustness.grid import Failure, Study
-from driftnorm.robustness.views import MixedRowsError, summary_table
+from driftnorm.protocol import together
+from driftnorm.records import Failure, RowStore, load_rows
+from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.robustness.grid import Study
+from driftnorm.robustness.presets import find_preset
+from driftnorm.robustness.views import find_view
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["bench_robustness"]
@@ -30,11 +33,14 @@ def bench_robustness(
     weights: Path | None = None,
     methods: Annotated[list[str] | None, Many] = None,
     corruptions: Annotated[list[str] | None, Many] = None,
+    table: str = "summary",
+    preset: str = "paper",
     severities: Annotated[list[int] | None, Many] = None,
     limit: int | None = None,
-    batch_size: int = 200,
+    batch_size: int | None = None,
     seeds: Annotated[list[int] | None, Many] = None,
     frost: Path | None = None,
+    subset: Path | None = None,
     workers: int | None = None,
     out: Path = Path("runs/robustness"),
 ) -> None:
@@ -43,27 +49,35 @@ def bench_robustness(
     Parameters
     ----------
     data
-        Clean CIFAR images (folder of the official files, or .npz), corrupted on the fly, or a
-        folder in the layout of CIFAR-10-C.
+        Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
+        on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
     model
         A built-in name such as resnet20, timm:NAME, or a driftnorm checkpoint.
     weights
         The model's weights.
 
     Methods:
-        Names, with options as in gprebn:theta=0.5; default: source bn t3a tent gprebn.
+        Names, with options as in gprebn:theta=0.5; default: those of the table.
     corruptions
         Default: the 15 common ones.
+    table
+        Which table to print at the end: summary, detailed, severity, intro, ablation, half-target,
+        imagenet.
+    preset
+        Whose severities, batch size, optimiser and rate: paper, paper-imagenet, tent-cifar,
+        tent-imagenet or tent-code-everywhere. The flags below, and a method's own options, win.
     severities
-        Default: 1 2 3 4 5; 0 is the clean data.
+        1 to 5; 0 is the clean data.
     limit
-        Only the first so many images.
+        Only so many images of each stream.
     batch_size
         Images a batch.
     seeds
         Default: 0, which streams the images as stored; others shuffle them.
     frost
         Folder of frost's overlay pictures, or "procedural".
+    subset
+        A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
     workers
         Processes, one thread each; default: one a core.
     out
@@ -71,23 +85,26 @@ def bench_robustness(
     """
     if weights is None and model in MODELS:
         raise ValueError(f"`{model}` is an architecture without weights: give `--weights` FILE.")
-    names = methods or ["source", "bn", "t3a", "tent", "gprebn"]
+    setting, view = find_preset(preset), find_view(table)
     study = Study(
         data=str(data),
         model=model,
         weights=None if weights is None else str(weights),
-        methods=tuple(map(parse_method, names)),
+        methods=tuple(map(parse_method, methods or view.methods)),
         corruptions=tuple(corruptions or CORRUPTIONS),
-        severities=tuple(severities or (1, 2, 3, 4, 5)),
+        severities=tuple(severities or setting.severities),
         limit=limit,
-        batch_size=batch_size,
+        batch_size=batch_size or setting.batch_size,
         seeds=tuple(seeds or (0,)),
+        optimising=setting.optimising,
         frost=None if frost is None else str(frost),
+        subset=None if subset is None else str(subset),
     )
     console, store = Console(), RowStore(out)
     cells = study.cells()
     done = sum(map(store.has, cells))
-    console.print(f"{len(cells)} cells, {done} done already. {cells[0].protocol.text()}")
+    protocol = together(cell.protocol for cell in cells).text()
+    console.print(f"{len(cells)} cells, {done} done already. {protocol}", markup=False)
     failures = []
     columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
@@ -99,10 +116,11 @@ def bench_robustness(
             if isinstance(result, Failure):
                 failures.append(result)
                 progress.console.print(f"failed: {text}: {result.error}", markup=False)
-    wanted = {cell.key for cell in cells}
+    wanted = {cell.key: index for index, cell in enumerate(cells)}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
+    rows.sort(key=lambda row: wanted[row.cell.key])
     try:
-        console.print(summary_table(rows).to_rich())
+        console.print(view.make(rows).to_rich())
     except MixedRowsError as error:
         console.print(str(error), markup=False)
     console.print(f"{len(rows)} rows in {out}; {len(failures)} failed.", markup=False)

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.records import load_rows
-from driftnorm.robustness.views import TABLES
-from driftnorm.suggest import nearest
+from driftnorm.method_spec import parse_method
+from driftnorm.records import Row, load_rows
+from driftnorm.robustness.views import VIEWS, find_view
 
 __all__ = ["table"]
 
 
 def table(
-    name: str, rows: Path, *, form: Literal["text", "markdown", "csv", "latex"] = "text"
+    name: str,
+    rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],
+    *,
+    form: Literal["text", "markdown", "csv", "latex"] = "text",
+    methods: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
 ) -> None:
     """Make a table from rows.
 
     Parameters
     ----------
     name
-        summary, detailed or severity.
+        Which table; ``driftnorm table list .`` says what there is.
     rows
-        A folder of rows, or a .jsonl file.
+        Folders of rows, or .jsonl files; what they hold is put together.
     form
         How to print it.
+
+    Methods:
+        Only these, in this order; default: all that the rows hold.
     """
-    if name not in TABLES:
-        raise ValueError(
-            f"there is no table {name!r}.{nearest(name, TABLES)} Known: {', '.join(TABLES)}."
-        )
-    found = TABLES[name](load_rows(rows))
+    if name == "list":
+        for each, view in VIEWS.items():
+            print(f"{each:<14}{view.help}")
+        return
+    view = find_view(name)
+    found = view.make(chosen([row for path in rows for row in load_rows(path)], methods))
     if form == "text":
         Console().print(found.to_rich())
         return
     forms = {"markdown": found.to_markdown, "csv": found.to_csv, "latex": found.to_latex}
     print(forms[form]())
+
+
+def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:
+    """The rows of these methods, in their order; of all, in the order in which methods come."""
+    if methods is None:
+        return rows
+    order = {str(parse_method(word)): index for index, word in enumerate(methods)}
+    mine = [row for row in rows if row.cell.method in order]
+    return sorted(mine, key=lambda row: order[row.cell.method])

@@ -68,10 +68,24 @@ class PictureSet:
 
     def load(self) -> ImageSet:
         """All pictures, read into memory."""
-        pixels = [self.read(path, int(i)) for path, i in zip(self.paths, self.indices, strict=True)]
-        return ImageSet(
-            self.name, np.stack(pixels), self.labels, self.classes, self.indices, self.note
-        )
+        return self._with(np.stack([*self._pixels()]))
+
+    def spool(self, file: Path) -> ImageSet:
+        """All pictures, read once into a memory-mapped file: for sets larger than memory."""
+        pixels = self._pixels()
+        first = next(pixels)
+        shape = (len(self), *first.shape)
+        mapped = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+        mapped[0] = first
+        for index, picture in enumerate(pixels, start=1):
+            mapped[index] = picture
+        return self._with(mapped)
+
+    def _pixels(self) -> Iterator[Pixels]:
+        return (self.read(path, int(i)) for path, i in zip(self.paths, self.indices, strict=True))
+
+    def _with(self, pixels: Pixels) -> ImageSet:
+        return ImageSet(self.name, pixels, self.labels, self.classes, self.indices, self.note)
 
     def batches(self, size: int) -> Iterator[ImageSet]:
         """The pictures in order, ``size`` at a time; the last batch may be smaller."""

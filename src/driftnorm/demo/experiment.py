@@ -93,13 +93,22 @@ class Demo:
     def cells(self) -> list[Cell]:
         """Every measurement, clean data first."""
         shifts = [("clean", 0), *((shift, s) for shift in SHIFTS for s in SEVERITIES)]
-        protocol = Protocol("digits", 899, self.batch_size, order="shuffled once")
         return [
-            Cell("demo", "digit-cnn", shift, severity, name, protocol, seed)
+            Cell("demo", "digit-cnn", shift, severity, name, self._protocol(severity, seed), seed)
             for seed in range(self.seeds)
             for shift, severity in shifts
             for name in self.names
         ]
+
+    def _protocol(self, severity: int, seed: int) -> Protocol:
+        return Protocol(
+            "digits",
+            count=899,
+            batch_size=self.batch_size,
+            severities=(severity,) if severity else (),
+            order="shuffled once",
+            seeds=(seed,),
+        )
 
     def run(
         self, store: RowStore, workers: int = 1, tell: Callable[[str], None] = lambda text: None

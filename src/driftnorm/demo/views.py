@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from driftnorm.metrics import paired_interval, unpack_bits
+from driftnorm.protocol import together
 from driftnorm.records import Row
 from driftnorm.tables import Column, Table
 
@@ -69,13 +70,14 @@ def demo_table(rows: Sequence[Row]) -> Table:
 
 def _note(rows: Sequence[Row]) -> str:
     seeds, streams = len(_names(rows, "seed")), len({(r.cell.shift, r.cell.severity) for r in rows})
+    protocol = together(row.cell.protocol for row in rows).text()
     alarms = {
         method: sum(r.metrics["alarms"] > 0 for r in rows if r.cell.method == method)
         for method in _names(rows, "method")
     }
     alarmed = ", ".join(f"{method} on {count}" for method, count in alarms.items() if count)
     return (
-        f"Protocol: {rows[0].cell.protocol.text()}; every method at its defaults, nothing tuned; "
+        f"Protocol: {protocol}; every method at its defaults, nothing tuned; "
         f"{streams} streams (clean, and each shift at each severity), {seeds} seeds (split, "
         f"training, shift). Mean: over the shifted streams. Gain: over the source, paired, with "
         f"a 95 % bootstrap margin over images. The guard gave the alarm for: {alarmed or 'none'} "

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm.models.channels import set_in_channels
 from driftnorm.models.mnist import MnistNet
 from driftnorm.models.normalized import Preprocessing
 from driftnorm.models.resnet import resnet18, resnet50, resnet50_maxblur
@@ -125,12 +126,14 @@ def build(name: str, num_classes: int | None = None, **options: Any) -> nn.Modul
     Args:
         name: A key of `MODELS`.
         num_classes: Number of outputs; the network's usual number when None.
-        **options: Options of that network, such as `stride_in` of "resnet50".
+        **options: Options of that network, such as `stride_in` of "resnet50", and `in_channels` of
+            any network: its first convolution is rebuilt for them.
 
     Returns:
         The network, in training mode.
     """
     facts = facts_of(name)
+    rebuilt = None if "in_channels" in facts.options else options.pop("in_channels", None)
     for option in options:
         if option not in facts.options:
             allowed = ", ".join(facts.options) or "none"
@@ -138,7 +141,10 @@ def build(name: str, num_classes: int | None = None, **options: Any) -> nn.Modul
     classes = facts.classes if num_classes is None else num_classes
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
         raise ValueError(f"`num_classes` must be a positive whole number, got {classes!r}.")
-    return facts.builder(num_classes=classes, **options)
+    network = facts.builder(num_classes=classes, **options)
+    if rebuilt is not None:
+        set_in_channels(network, rebuilt)
+    return network
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from driftnorm.models import _vision
+from driftnorm.models import _vision, deployed, efficientnet_lite
+from driftnorm.models.channels import set_in_channels
 from driftnorm.models.normalized import Preprocessing
 from driftnorm.models.registry import MODELS, build, facts_of, unknown_name
 
@@ -19,21 +20,33 @@ def resolve(
     """Builds the bare network of a spec, and tells what input it wants where that is known.
 
     Args:
-        spec: A built-in name ("resnet20"), "timm:NAME", "torchvision:NAME" or
-            "package.module:factory".
+        spec: A built-in name ("resnet20"), "efficientnet-lite0", "timm:NAME", "torchvision:NAME" or
+            "package.module:factory"; any of them with variants ("resnet50+mtl", see `deployed`).
         num_classes: Number of outputs; the network's usual number when None.
-        **options: Options of the network. timm and torchvision networks take `pretrained`: True,
-            or for torchvision the name of the weights such as "IMAGENET1K_V1".
+        **options: Options of the network and its variants. timm and torchvision networks take
+            `pretrained`: True, or for torchvision the name of the weights ("IMAGENET1K_V1").
 
     Returns:
         The network without normalisation, and its preprocessing or None.
     """
+    base, *variants = spec.split("+")
+    own = deployed.options_of(variants)
+    rest = {name: value for name, value in options.items() if name not in own}
+    network, preprocessing = _resolve_base(base, num_classes, rest)
+    return deployed.apply_variants(network, variants, options), preprocessing
+
+
+def _resolve_base(
+    spec: str, num_classes: int | None, options: dict[str, Any]
+) -> tuple[nn.Module, Preprocessing | None]:
     family, colon, name = spec.partition(":")
-    if not colon:
+    if not colon and spec != efficientnet_lite.NAME:
         facts = facts_of(spec)
         return build(spec, num_classes, **options), facts.preprocessing_for(num_classes)
     if num_classes is not None:
         options = {**options, "num_classes": num_classes}
+    if spec == efficientnet_lite.NAME:
+        return _efficientnet_lite(**options), efficientnet_lite.PREPROCESSING
     if family == "timm":
         return _from_timm(name, options)
     if family == "torchvision":
@@ -50,6 +63,12 @@ def is_factory(spec: str) -> bool:
     """Whether building this spec would import a module that the spec names."""
     family, colon, _ = spec.partition(":")
     return bool(colon) and family not in ("timm", "torchvision")
+
+
+def _efficientnet_lite(num_classes: int = 1000, in_channels: int = 3) -> nn.Module:
+    network = efficientnet_lite.lite0(num_classes)
+    set_in_channels(network, in_channels)
+    return network
 
 
 def _from_timm(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, Preprocessing]:

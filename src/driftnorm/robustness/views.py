@@ -1,126 +1,83 @@
-"""Rows of the robustness study as tables; pure functions, no torch."""
+"""Rows of the robustness study as tables, by name; pure functions, no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driftnorm.metrics import paired_interval, unpack_bits
-from driftnorm.protocol import Protocol
 from driftnorm.records import Row
+from driftnorm.robustness.ablations import (
+    ABLATION,
+    HALF_TARGET,
+    INTRO,
+    TENT_ON_SOURCE,
+    ablation_table,
+    half_table,
+    intro_table,
+)
+from driftnorm.robustness.comparing import (
+    change_of_error,
+    change_text,
+    check_same,
+    data_set,
+    lacking_of_all,
+    mean_error,
+    methods_of,
+    note_of,
+    shifts_of,
+)
+from driftnorm.robustness.networks import augmentation_table, fine_tuned_table, imagenet_table
 from driftnorm.robustness.paper import DETAILED, MEAN
+from driftnorm.shifts.registry import CORRUPTIONS
+from driftnorm.suggest import nearest
 from driftnorm.tables import Column, Table
 
-__all__ = ["TABLES", "detailed_table", "severity_table", "summary_table"]
-
-
-class MixedRowsError(ValueError):
-    """Rows that were measured differently cannot stand in one table."""
-
-
-def _methods(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row.cell.method for row in rows))
-
-
-def check_same(rows: Sequence[Row]) -> Sequence[Row]:
-    """Refuse to mix models, data or protocols, or methods that met other streams."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
-    for what in ("model", "study"):
-        found = {getattr(row.cell, what) for row in rows}
-        if len(found) > 1:
-            raise MixedRowsError(f"rows of several {what}s cannot stand in one table: {found}.")
-    # Orders differ between seeds by design; everything else must agree.
-    settings = {(p.data, p.count, p.batch_size, p.reset, p.predict) for p in _protocols(rows)}
-    if len(settings) > 1:
-        texts = sorted({p.text() for p in _protocols(rows)})
-        raise MixedRowsError("these protocols cannot be mixed: " + " | ".join(texts))
-    streams = {m: {_stream(r) for r in rows if r.cell.method == m} for m in _methods(rows)}
-    every = set().union(*streams.values())
-    for method, met in streams.items():
-        if met != every:
-            lacking = sorted(every - met)[0]
-            raise MixedRowsError(
-                f"{method!r} lacks {len(every - met)} of {len(every)} streams, such as {lacking}; "
-                f"finish the run, or leave the method out."
-            )
-    return rows
-
-
-def _protocols(rows: Sequence[Row]) -> list[Protocol]:
-    return [row.cell.protocol for row in rows]
-
-
-def _stream(row: Row) -> tuple[str, int, int]:
-    return row.cell.shift, row.cell.severity, row.cell.seed
-
-
-def _note(rows: Sequence[Row]) -> str:
-    cell = rows[0].cell
-    severities = sorted({r.cell.severity for r in rows if r.cell.severity})
-    notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
-    return (
-        f"Error in %. Model {cell.model}; {cell.protocol.text()}; severities {severities}; "
-        f"{len({r.cell.seed for r in rows})} seed(s). {' '.join(notes)}".strip()
-    )
-
-
-def _errors(rows: Sequence[Row], method: str, shift: str | None = None) -> list[float]:
-    return [
-        100 * row.metrics["error"]
-        for row in rows
-        if row.cell.method == method and row.cell.severity and shift in (None, row.cell.shift)
-    ]
+__all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
 
 
 def detailed_table(rows: Sequence[Row]) -> Table:
-    """Mean error of each method on each corruption; the paper's value in brackets."""
+    """Mean error of each method on each corruption, and what the paper prints."""
     check_same(rows)
-    paper = DETAILED.get(rows[0].cell.protocol.data, {})
-    methods = _methods(rows)
-    shifts = list(dict.fromkeys(row.cell.shift for row in rows if row.cell.severity))
+    methods, shifts = methods_of(rows), shifts_of(rows)
+    lacking = {shift for shift, _ in lacking_of_all(rows)}
+    # The paper's are means over all severities: beside other means they would mislead.
+    paper = {k: v for k, v in DETAILED.get(data_set(rows), {}).items() if k[0] not in lacking}
     lines: list[tuple[str | float | None, ...]] = [
-        (shift, *(float(np.mean(_errors(rows, m, shift))) for m in methods)) for shift in shifts
+        (shift, *(mean_error(rows, m, shift) for m in methods)) for shift in shifts
     ]
-    lines.append(("mean", *(float(np.mean(_errors(rows, m))) for m in methods)))
+    lines.append(("mean", *(mean_error(rows, m) for m in methods)))
     printed = [m for m in methods if any((shift, m) in paper for shift in shifts)]
+    means = {("mean", method): error for method, error in _paper_means(rows).items()}
     columns = [Column("corruption"), *(Column(m) for m in methods)]
     columns += [Column(f"{m}, paper") for m in printed]
-    lines = [(*line, *(paper.get((str(line[0]), m)) for m in printed)) for line in lines]
-    note = _note(rows) + (" Paper: WRN-40-2 trained with AugMix." if printed else "")
+    known = {**paper, **means}
+    lines = [(*line, *(known.get((str(line[0]), m)) for m in printed)) for line in lines]
+    note = note_of(rows) + (" Paper: WRN-40-2 trained with AugMix." if printed else "")
     return Table("Error by corruption", tuple(columns), tuple(lines), note)
 
 
 def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
     """Mean error of each method, with a paired interval against one of them."""
     check_same(rows)
-    methods = _methods(rows)
+    methods = methods_of(rows)
     reference = against if against in methods else methods[0]
-    right = {
-        (row.cell.method, _stream(row)): unpack_bits(row.metrics["correct"], row.metrics["count"])
-        for row in rows
-        if row.cell.severity
-    }
-    paper = MEAN.get(rows[0].cell.protocol.data, {})
+    paper = _paper_means(rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method in methods:
-        gains = [
-            _difference(right[(reference, stream)], correct)
-            for (name, stream), correct in right.items()
-            if name == method
-        ]
-        change = paired_interval(gains)
-        shown = f"{100 * change.value:+.2f} [{100 * change.low:+.2f}, {100 * change.high:+.2f}]"
+        change = (
+            "-" if method == reference else change_text(change_of_error(rows, method, reference))
+        )
         scores = [
-            float(np.mean([r.metrics[k] for r in rows if r.cell.method == method]))
+            float(
+                np.mean([r.metrics[k] for r in rows if r.cell.method == method and r.cell.severity])
+            )
             for k in ("nll", "ece")
         ]
-        error = float(np.mean(_errors(rows, method)))
-        lines.append(
-            (method, error, "-" if method == reference else shown, *scores, paper.get(method))
-        )
+        error, printed = mean_error(rows, method), paper.get(method)
+        off = None if printed is None else error - printed
+        lines.append((method, error, change, *scores, printed, off))
     columns = (
         Column("method"),
         Column("error", best="lowest", decimals=2),
@@ -128,23 +85,24 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
         Column("NLL", best="lowest", decimals=3),
         Column("ECE", best="lowest", decimals=3),
         Column("paper's error"),
+        Column("ours minus it"),
     )
-    note = f"{_note(rows)} Intervals: paired bootstrap over images. Paper: WRN-40-2, AugMix."
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images. Paper: WRN-40-2, AugMix."
     return Table("Mean error over corruptions", columns, tuple(lines), note)
 
 
-def _difference(reference: NDArray[np.bool_], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Change of error image by image: 1 where only the reference was right."""
-    return reference.astype(np.float64) - correct.astype(np.float64)
+def _paper_means(rows: Sequence[Row]) -> dict[str, float]:
+    """The paper's mean errors, if these rows are means over the same streams."""
+    same = not lacking_of_all(rows) and set(shifts_of(rows)) == set(CORRUPTIONS)
+    return MEAN.get(data_set(rows), {}) if same else {}
 
 
 def severity_table(rows: Sequence[Row]) -> Table:
     """Mean error of each method at each severity."""
     check_same(rows)
-    methods = _methods(rows)
     severities = sorted({row.cell.severity for row in rows})
     lines: list[tuple[str | float | None, ...]] = []
-    for method in methods:
+    for method in methods_of(rows):
         mine = [row for row in rows if row.cell.method == method]
         means = [
             float(np.mean([100 * r.metrics["error"] for r in mine if r.cell.severity == severity]))
@@ -153,7 +111,52 @@ def severity_table(rows: Sequence[Row]) -> Table:
         lines.append((method, *means))
     titles = ("clean" if s == 0 else f"severity {s}" for s in severities)
     columns = (Column("method"), *(Column(title, best="lowest") for title in titles))
-    return Table("Error by severity", columns, tuple(lines), _note(rows))
+    return Table("Error by severity", columns, tuple(lines), note_of(rows))
 
 
-TABLES = {"summary": summary_table, "detailed": detailed_table, "severity": severity_table}
+class View(NamedTuple):
+    """A table that has a name, and the methods it is about."""
+
+    make: Callable[[Sequence[Row]], Table]
+    methods: tuple[str, ...]
+    help: str
+
+
+_MAIN = ("source", "bn", "t3a", "tent", "gprebn")
+
+VIEWS = {
+    "summary": View(summary_table, _MAIN, "mean error, with paired intervals"),
+    "detailed": View(detailed_table, _MAIN, "error by corruption, beside the paper's"),
+    "severity": View(severity_table, _MAIN, "error by severity"),
+    "intro": View(
+        intro_table,
+        tuple(setting.method for setting in INTRO),
+        "Tent on source statistics, on target ones, and with stopped gradients",
+    ),
+    "ablation": View(
+        ablation_table,
+        tuple(setting.method for setting in ABLATION),
+        "what the preserved gradient and the running statistics bring",
+    ),
+    "half-target": View(
+        half_table,
+        tuple(setting.method for setting in HALF_TARGET),
+        "target statistics in the first half of the layers",
+    ),
+    "augmentation": View(augmentation_table, _MAIN, "networks trained with augmentation"),
+    "imagenet": View(imagenet_table, _MAIN, "ImageNet-C: groups and mCE"),
+    "fine-tuned": View(
+        fine_tuned_table,
+        ("source", TENT_ON_SOURCE, "bn", "tent"),
+        "pre-trained against fine-tuned networks (`bench fine-tuned`)",
+    ),
+}
+
+
+def find_view(name: str) -> View:
+    """The table of this name."""
+    if name not in VIEWS:
+        raise ValueError(
+            f"there is no table {name!r}.{nearest(name, VIEWS)} Known: {', '.join(VIEWS)}."
+        )
+    return VIEWS[name]

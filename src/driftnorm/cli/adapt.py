@@ -1,0 +1,223 @@
+"""``driftnorm adapt``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.cli.progress import Bar
+from driftnorm.engine import RecipeAdapter
+from driftnorm.guard import Policy
+from driftnorm.inputs import Inputs, open_inputs, open_labels
+from driftnorm.method_spec import parse_method
+from driftnorm.models import save_checkpoint
+from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
+from driftnorm.runs.opening import OpenedModel, open_model
+from driftnorm.runs.state import load_adapter, save_adapter
+from driftnorm.training.interrupts import stop_requests
+
+__all__ = ["adapt"]
+
+Numbers = Annotated[list[float] | None, Parameter(consume_multiple=True, negative="")]
+Flag = Parameter(negative="")
+
+
+def adapt(
+    model: str,
+    data: Path,
+    *,
+    out: Path = Path("predictions.csv"),
+    method: str = "gprebn",
+    batch_size: int = 64,
+    weights: Path | None = None,
+    classes: Path | None = None,
+    mean: Numbers = None,
+    std: Numbers = None,
+    size: int | None = None,
+    labels: str | None = None,
+    guard: Policy = "warn",
+    load_state: Path | None = None,
+    save_state: Path | None = None,
+    bake: Path | None = None,
+    every: int = 20,
+    device: str = "cpu",
+    fresh: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Flag] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    trust: Annotated[bool, Flag] = False,
+) -> None:
+    """Predict on your own images while adapting to them; stopped, it goes on where it was.
+
+    Parameters
+    ----------
+    model
+        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
+        package.module:factory.
+    data
+        A folder of pictures (and folders in it), a text file with one path a line, an .npy or .npz
+        array, or a .tar of pictures.
+    out
+        The CSV file to write: name, class_index, class_name, confidence, entropy (as a share of its
+        maximum), error. The run's record is in the folder beside it that ends in .run.
+    method
+        With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
+    batch_size
+        Images a batch.
+    weights
+        The model's weights.
+    classes
+        A text file with one class name a line, or a JSON list.
+    mean
+        Mean per channel, for images in [0, 1].
+    std
+        Standard deviation per channel.
+    size
+        Height and width of the network's input in pixels.
+    labels
+        Only to report accuracy: a CSV file with the columns name and label, an .npy of class
+        numbers, or the word folders (an image's first folder is its class).
+    guard
+        What to do when adaptation does harm: warn, reset, freeze or off.
+    load_state
+        Start from the state that an earlier run saved.
+    save_state
+        Keep the adapter's state here at the end.
+    bake
+        Keep the adapted network here at the end, as a plain checkpoint that does not adapt.
+    every
+        Batches between saved states; a killed run repeats at most so many.
+    device
+        Where to compute: cpu, cuda, mps.
+    fresh
+        Start over, whatever is there.
+    quiet
+        Print nothing but errors.
+    as_json
+        Print the run's record.
+    trust
+        Open files that can run code.
+    """
+    opened = open_model(
+        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
+    )
+    if bake is not None and opened.architecture is None:
+        raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
+    inputs, spec = open_inputs(data), parse_method(method)
+    network = opened.network.to(device)
+    # With a seed, even a network that draws random numbers answers the same after a restart.
+    adapter = RecipeAdapter(network, spec.recipe(), method=spec.name, guard=guard, seed=0)
+    if load_state is not None:
+        load_adapter(load_state, adapter)
+    given = {"weights": weights, "classes": classes, "labels": labels, "load_state": load_state}
+    settings = {
+        "model": model,
+        "data": str(data.resolve()),
+        "method": str(spec),
+        "guard": guard,
+        "batch_size": batch_size,
+        "device": device,
+        "preprocessing": opened.preprocessing.to_mapping(),
+        **{name: None if value is None else str(value) for name, value in given.items()},
+    }
+    plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
+    console = Console(stderr=True, quiet=quiet)
+    with Bar(console) as bar, stop_requests() as should_stop:
+        outcome = adapt_stream(
+            adapter,
+            network,
+            inputs,
+            plan,
+            labels=None if labels is None else open_labels(labels, opened.classes),
+            on_batch=_shown_on(bar, inputs, console),
+            on_note=lambda note: _say(console, f"note: {note}"),
+            should_stop=should_stop,
+        )
+    if not outcome.finished:
+        _say_how_to_go_on(console, outcome)
+        raise SystemExit(130)
+    if save_state is not None:
+        save_adapter(save_state, adapter)
+    if bake is not None:
+        _bake(bake, adapter, opened, spec.name)
+    if as_json:
+        print(json.dumps(outcome.record))
+    elif not quiet:
+        print("\n".join(_summary(outcome, plan, save_state, bake)))
+
+
+def _shown_on(bar: Bar, inputs: Inputs, console: Console) -> Callable[[Snapshot], None]:
+    """What to do with each batch's snapshot; counting the images is for those who watch."""
+    if not console.is_terminal or console.quiet:
+        return lambda snapshot: None
+    total = inputs.survey().images
+
+    def show(now: Snapshot) -> None:
+        skipped = f", {now.unreadable:,} unreadable" if now.unreadable else ""
+        text = f"{now.speed:,.0f} images/s, entropy {now.entropy:.2f}, guard {now.guard}{skipped}"
+        bar(text, now.done, total)
+
+    return show
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say_how_to_go_on(console: Console, outcome: Outcome) -> None:
+    done = outcome.record["images"]
+    _say(
+        console,
+        f"stopped after {done:,} images; what is done is kept, and the same command goes on from "
+        "there.",
+    )
+
+
+def _bake(file: Path, adapter: RecipeAdapter, opened: OpenedModel, method: str) -> None:
+    assert opened.architecture is not None  # asked before the run
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(
+        file,
+        adapter.bake().cpu(),
+        architecture=opened.architecture,
+        classes=opened.classes,
+        preprocessing=opened.preprocessing,
+        options=opened.options,
+        adapted_from=opened.name,
+        method=method,
+        batches=adapter.batches,
+    )
+
+
+def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path | None) -> list[str]:
+    """What came of the run, line by line."""
+    record = outcome.record
+    lines = [record["verdict"]]
+    if outcome.began_at:
+        lines.append(f"{outcome.began_at:,} images were done already.")
+    for name, reason in record["skipped_first"][:5]:
+        lines.append(f"  unreadable: {name!r}: {reason}")
+    if record["skipped"] > 5:
+        lines.append(f"  and {record['skipped'] - 5:,} more, each with its reason in the CSV file.")
+    if record["left_out"]:
+        lines.append(f"  {record['left_out']:,} other files are not pictures by their names.")
+    if record["alarms"]:
+        lines.append(f"The guard gave the alarm {record['alarms']} times; see `--guard`.")
+    if "accuracy" in record:
+        lines.append(
+            f"Accuracy {100 * record['accuracy']:.2f} % on {record['labelled']:,} labelled images."
+        )
+    if "sample" in record:
+        source, adapted = (record[f"sample_accuracy_{who}"] for who in ("source", "adapted"))
+        lines.append(
+            f"On a sample of {record['sample']:,}: source {100 * source:.1f} %, adapted "
+            f"{100 * adapted:.1f} %."
+        )
+    lines.append(f"Predictions are in {plan.out}, the run's record in {plan.record_file}.")
+    lines += [f"The adapter's state is in {save_state}."] * (save_state is not None)
+    lines += [f"The adapted network is in {bake}."] * (bake is not None)
+    return lines

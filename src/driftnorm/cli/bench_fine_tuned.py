@@ -1,0 +1,147 @@
+"""``driftnorm bench fine-tuned``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from driftnorm.data.processes import available_cores
+from driftnorm.launch import LAUNCHERS
+from driftnorm.records import Failure, RowStore, load_rows
+from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.robustness.fine_tuned_study import METHODS, FineTunedStudy
+from driftnorm.robustness.fine_tuning import FineTuning
+from driftnorm.robustness.grid import Study
+from driftnorm.robustness.networks import fine_tuned_table
+from driftnorm.robustness.presets import find_preset
+from driftnorm.shifts import CORRUPTIONS
+from driftnorm.training import Optimization
+
+__all__ = ["bench_fine_tuned"]
+
+Many = Parameter(consume_multiple=True, negative="")
+
+
+def bench_fine_tuned(
+    *,
+    data: Path,
+    train: Path,
+    model: str,
+    weights: Path,
+    corruptions: Annotated[list[str] | None, Many] = None,
+    severities: Annotated[list[int] | None, Many] = None,
+    images: int = 1000,
+    epochs: float = 2.0,
+    learning_rate: Annotated[float, Parameter(name=["--learning-rate", "--lr"])] = 0.01,
+    limit: int | None = None,
+    seed: int = 0,
+    frost: Path | None = None,
+    workers: int | None = None,
+    out: Path = Path("runs/fine-tuned"),
+) -> None:
+    """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it goes on.
+
+    Batch size, optimiser and rate of the test are those of Tent's CIFAR example.
+
+    Parameters
+    ----------
+    data
+        Clean test images, corrupted on the fly, or a folder in the layout of CIFAR-10-C.
+    train
+        Clean training images: a folder of CIFAR's official files, or an .npz.
+    model
+        A built-in name such as resnet20.
+    weights
+        Its pre-trained weights.
+    corruptions
+        Which to leave out in turn; default: each of the 15. Training is on the other 14 anyway.
+    severities
+        To test at; default: 5.
+    images
+        Training images a corruption, a fifth of them at each severity.
+    epochs
+        Passes over the 14 times so many images.
+    learning_rate
+        Of SGD with momentum 0.9 and batch 128 at the start; it falls to 0 along a cosine.
+    limit
+        Only so many test images of each stream.
+    seed
+        Of the training.
+    frost
+        Folder of frost's overlay pictures, or "procedural".
+    workers
+        Processes, one thread each; default: one a core.
+    out
+        Folder for rows, networks and corrupted training images.
+    """
+    setting = find_preset("tent-cifar")
+    overlays = None if frost is None else str(frost)
+    study = FineTunedStudy(
+        FineTuning(
+            train=str(train),
+            model=model,
+            weights=str(weights),
+            folder=out,
+            images=images,
+            optimization=Optimization(learning_rate=learning_rate, final_rate=0.0, epochs=epochs),
+            seed=seed,
+            frost=overlays,
+        ),
+        Study(
+            data=str(data),
+            model=model,
+            weights=str(weights),
+            methods=METHODS,
+            corruptions=tuple(corruptions or CORRUPTIONS),
+            severities=tuple(severities or setting.severities),
+            limit=limit,
+            batch_size=setting.batch_size,
+            optimising=setting.optimising,
+            frost=overlays,
+        ),
+    )
+    console, store = Console(), RowStore(out)
+    problems = _run(study, store, console, workers or available_cores())
+    wanted = {cell.key: index for index, cell in enumerate(study.cells())}
+    rows = [row for row in load_rows(out) if row.cell.key in wanted]
+    rows.sort(key=lambda row: wanted[row.cell.key])
+    try:
+        console.print(fine_tuned_table(rows).to_rich())
+    except MixedRowsError as error:
+        console.print(str(error), markup=False)
+    console.print(f"{len(rows)} rows in {out}; {len(problems)} failed.", markup=False)
+    if problems:
+        raise SystemExit(1)
+
+
+def _run(study: FineTunedStudy, store: RowStore, console: Console, workers: int) -> list[str]:
+    """Every stage with its progress; returns what failed."""
+    launcher, problems = LAUNCHERS["processes"], []
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+
+        def tell(problem: str) -> None:
+            problems.append(problem)
+            progress.console.print(f"failed: {problem}", markup=False)
+
+        task = progress.add_task("corrupting training images", total=len(study.pools()))
+        for _ in study.make_pools(launcher, workers):
+            progress.advance(task)
+        lacking = sum(not store.has(cell) for cell in study.pretrained.cells())
+        task = progress.add_task("measuring the pre-trained network", total=lacking)
+        for result in study.pretrained.run(store, launcher, workers):
+            progress.advance(task)
+            if isinstance(result, Failure):
+                tell(f"pre-trained, {result.cell.shift} {result.cell.method}: {result.error}")
+        task = progress.add_task("fine-tuning and measuring", total=len(study.missing(store)))
+        for outcome in study.run(store, launcher, workers):
+            progress.advance(task)
+            failed = [result for result in outcome.results if isinstance(result, Failure)]
+            for error in (outcome.error, *(f"{f.cell.method}: {f.error}" for f in failed)):
+                if error is not None:
+                    tell(f"without {outcome.left_out}, {error}")
+    return problems

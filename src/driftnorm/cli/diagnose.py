@@ -1,0 +1,125 @@
+"""``driftnorm diagnose``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.cli.progress import Bar
+from driftnorm.diagnosis import Diagnosis
+from driftnorm.diagnosis import diagnose as diagnose_network
+from driftnorm.diagnosis.sampling import SampledBatches
+from driftnorm.diagnosis.trial import METHODS, Batch
+from driftnorm.inputs import open_inputs, open_labels
+from driftnorm.runs.opening import open_model
+
+__all__ = ["diagnose"]
+
+Many = Parameter(consume_multiple=True, negative="")
+Flag = Parameter(negative="")
+# A docstring's section of that name would be taken for another thing.
+Tried = Parameter(help="What to try beside the source; default: bn, bn:running=True and gprebn.")
+MOST_LAYERS = 12
+
+
+def diagnose(
+    model: str,
+    data: Path,
+    *,
+    weights: Path | None = None,
+    labels: str | None = None,
+    methods: Annotated[list[str] | None, Many, Tried] = None,
+    batch_size: int = 64,
+    limit: int = 1280,
+    classes: Path | None = None,
+    mean: Annotated[list[float] | None, Many] = None,
+    std: Annotated[list[float] | None, Many] = None,
+    size: int | None = None,
+    trust: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Flag] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Will adaptation help this network on these images? A verdict, and what it rests on.
+
+    Parameters
+    ----------
+    model
+        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
+        package.module:factory.
+    data
+        A folder of pictures (and folders in it), a text file with one path a line, an .npy or .npz
+        array, or a .tar of pictures.
+    weights
+        The model's weights.
+    labels
+        To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
+        numbers, or the word folders (an image's first folder is its class).
+    batch_size
+        Images a batch; as you would adapt.
+    limit
+        Look at so many images, in whole batches from all over the data.
+    classes
+        A text file with one class name a line, or a JSON list.
+    mean
+        Mean per channel, for images in [0, 1].
+    std
+        Standard deviation per channel.
+    size
+        Height and width of the network's input in pixels.
+    trust
+        Open files that can run code.
+    quiet
+        Print the verdict alone.
+    as_json
+        Print everything as JSON.
+    """
+    opened = open_model(
+        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
+    )
+    truth = None if labels is None else open_labels(labels, opened.classes)
+    batches = SampledBatches(
+        open_inputs(data), opened.preprocessing, truth, batch_size=batch_size, limit=limit
+    )
+    with Bar(Console(stderr=True, quiet=quiet)) as bar:
+        found = diagnose_network(
+            opened.network,
+            _shown(batches, bar),
+            methods=methods or METHODS,
+            most_batches=len(batches),
+        )
+    if as_json:
+        print(found.to_json())
+    elif quiet:
+        print(found.verdict())
+    else:
+        _print(found, batches.unreadable)
+
+
+def _shown(batches: SampledBatches, bar: Bar) -> Iterator[Batch]:
+    for done, batch in enumerate(batches):
+        bar("batches", done, len(batches))
+        yield batch
+
+
+def _print(found: Diagnosis, unreadable: list[tuple[str, str]]) -> None:
+    """The verdict, what to do, what to know, and the numbers."""
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(found.verdict())
+    for advice in found.advice:
+        say(f"  {advice.topic}: {advice.choice} ({advice.reason})")
+    for finding in found.findings:
+        say(f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
+    for name, reason in unreadable[:5]:
+        say(f"unreadable: {name!r}: {reason}")
+    if len(unreadable) > 5:
+        say(f"and {len(unreadable) - 5} more unreadable images.")
+    for table in found.tables(most_layers=MOST_LAYERS):
+        console.print(table.to_rich())

@@ -1,0 +1,51 @@
+"""``driftnorm plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from driftnorm.cli.table import chosen
+from driftnorm.plots import PLOTS, draw, find_plot
+from driftnorm.records import load_rows
+from driftnorm.robustness.comparing import in_order, methods_of
+from driftnorm.robustness.views import VIEWS
+
+__all__ = ["plot"]
+
+Many = Parameter(consume_multiple=True, negative="")
+# Not in the docstring, where "methods" would be the heading of a section.
+METHODS_HELP = "Only these, in this order; default: all that the rows hold."
+
+
+def plot(
+    name: str,
+    rows: Annotated[list[Path] | None, Many] = None,
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("plot.png"),
+    methods: Annotated[list[str] | None, Many, Parameter(help=METHODS_HELP)] = None,
+) -> None:
+    """Draw a plot from rows; the protocol stands in its foot.
+
+    Parameters
+    ----------
+    name
+        Which plot; ``driftnorm plot list`` says what there is.
+    rows
+        Folders of rows, or .jsonl files; what they hold is put together.
+    output
+        The file; its ending, .png, .svg or .pdf, says the form.
+    """
+    if name == "list":
+        for each, known in PLOTS.items():
+            print(f"{each:<14}{known.help}")
+        return
+    make = find_plot(name).make
+    if not rows:
+        raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
+    found = chosen([row for path in rows for row in load_rows(path)], methods)
+    order = methods_of(found) if methods else VIEWS["summary"].methods
+    draw(make(in_order(found, order)), output)
+    print(f"Saved {output}.")

@@ -1,0 +1,36 @@
+"""``driftnorm report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from driftnorm.data.atomic import write_atomically
+from driftnorm.report.page import make_report
+
+__all__ = ["report"]
+
+
+def report(
+    rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],
+    *,
+    out: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("report.html"),
+) -> None:
+    """Make one self-contained page from rows or runs: verdict, tables, charts.
+
+    It asks no network, and opens from disk.
+
+    Parameters
+    ----------
+    rows
+        Folders of rows, .jsonl files, or folders of a demo, a benchmark or an adapt run; what they
+        hold is put together, and what cannot be compared gets sections of its own.
+    out
+        The page.
+    """
+    text = make_report(rows)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text)
+    print(f"Saved {out} ({len(text.encode()) / 1e6:.1f} MB).")

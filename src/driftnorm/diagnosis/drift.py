@@ -1,0 +1,171 @@
+r"""How far the data are from what the network was trained on, layer by layer.
+
+Every batch-norm layer of the source network, running as it was trained, receives activations. Per
+channel, with the source's mean :math:`\mu_s` and deviation :math:`\sigma_s = \sqrt{v_s + \epsilon}`
+and the data's :math:`\mu_t`, :math:`\sigma_t`, the distance is
+
+.. math:: d = \sqrt{(\mu_t - \mu_s)^2 + (\sigma_t - \sigma_s)^2} \; / \; \sigma_s
+
+which is the 2-Wasserstein distance of the two Gaussians in units of the source's deviation: 0 for
+the same statistics, 1 where the mean is off by one deviation. A layer's distance is the mean over
+its channels; the largest is told beside it.
+
+Few images have statistics of their own. Each layer is also measured on the images with even and
+with odd number apart; half the distance between those two is about what chance alone gives for the
+whole (with n images a half has n / 2, so each strays by sqrt(2) times as much, and both do).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm.functional import Moments, batch_moments
+from driftnorm.surgery import find_batch_norms
+
+__all__ = ["Drift", "DriftMeter", "LayerDrift", "channel_distance", "pooled"]
+
+
+@dataclass(frozen=True)
+class LayerDrift:
+    """One layer: its mean and largest distance over channels, and the share due to chance.
+
+    Attributes:
+        name: Dotted name of the layer.
+        mean: Mean over channels, in deviations of the source.
+        largest: Largest over channels.
+        chance: What so few images would give without any drift.
+        scale: Median over channels of the data's deviation over the source's.
+        scale_spread: Mean absolute log deviation of that ratio from its median.
+    """
+
+    name: str
+    mean: float
+    largest: float
+    chance: float
+    scale: float
+    scale_spread: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """All layers that have source statistics, in forward order.
+
+    Attributes:
+        layers: The layers.
+        images: On how many images they were measured.
+    """
+
+    layers: tuple[LayerDrift, ...]
+    images: int
+
+    @property
+    def mean(self) -> float:
+        """Mean distance over layers; NaN where there is nothing to compare."""
+        return _mean([layer.mean for layer in self.layers])
+
+    @property
+    def chance(self) -> float:
+        """Mean over layers of what chance gives."""
+        return _mean([layer.chance for layer in self.layers])
+
+    @property
+    def excess(self) -> float:
+        """Mean distance without what chance gives (they add up in squares)."""
+        return math.sqrt(max(self.mean**2 - self.chance**2, 0.0))
+
+    def chance_of_batch(self, batch_size: int) -> float:
+        """Mean distance that chance gives in a batch of this size: it falls with its root."""
+        return self.chance * math.sqrt(self.images / batch_size)
+
+
+def channel_distance(source: Moments, target: Moments, eps: float) -> Tensor:
+    """Wasserstein distance per channel in deviations of the source; see the module's formula."""
+    deviation = (source.var.double() + eps).sqrt()
+    other = (target.var.double() + eps).sqrt()
+    moved = (target.mean.double() - source.mean.double()).square()
+    return (moved + (other - deviation).square()).sqrt() / deviation
+
+
+def pooled(parts: list[Moments]) -> Moments:
+    """The moments of all values together."""
+    values = torch.tensor([part.values for part in parts], dtype=torch.float64)
+    weights = (values / values.sum()).unsqueeze(1)
+    means = torch.stack([part.mean.double().cpu() for part in parts])
+    variances = torch.stack([part.var.double().cpu() for part in parts])
+    mean = (weights * means).sum(dim=0)
+    var = (weights * (variances + (means - mean).square())).sum(dim=0)
+    return Moments(mean, var, int(values.sum()), sum(part.samples for part in parts))
+
+
+class DriftMeter:
+    """Measures what the batch-norm layers of a network receive, while it runs.
+
+    Args:
+        network: A copy that may be watched; in evaluation mode.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        layers: dict[int, tuple[str, Any]] = {}
+        for name, module in find_batch_norms(network).items():
+            layers.setdefault(id(module), (name, module))
+        self._layers = dict(layers.values())
+        # Insertion order is forward order: a layer enters when it is first called.
+        self._halves: dict[str, tuple[list[Moments], list[Moments]]] = {}
+        self._handles = [
+            module.register_forward_pre_hook(self._watch(name))
+            for name, module in self._layers.items()
+        ]
+
+    def _watch(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            halves = self._halves.setdefault(name, ([], []))
+            for half, part in zip(halves, (inputs[0][::2], inputs[0][1::2]), strict=True):
+                if part.numel():
+                    half.append(batch_moments(part.contiguous()))
+
+        return hook
+
+    def close(self) -> None:
+        """Stop watching."""
+        for handle in self._handles:
+            handle.remove()
+
+    def read(self, images: int) -> Drift:
+        """The distances of every layer that was called and has source statistics."""
+        measured = []
+        for name, (even, odd) in self._halves.items():
+            module = self._layers[name]
+            if module.running_mean is None or module.running_var is None or not even or not odd:
+                continue
+            source = Moments(module.running_mean.cpu(), module.running_var.cpu())
+            measured.append(_compared(name, source, pooled(even), pooled(odd), float(module.eps)))
+        return Drift(tuple(measured), images)
+
+
+def _compared(name: str, source: Moments, even: Moments, odd: Moments, eps: float) -> LayerDrift:
+    target = pooled([even, odd])
+    distance = channel_distance(source, target, eps)
+    # In units of the source's deviation as well, so that the two can be compared.
+    halves = (
+        channel_distance(even, odd, eps) * ((even.var + eps) / (source.var.double() + eps)).sqrt()
+    )
+    ratio = ((target.var + eps) / (source.var.double() + eps)).sqrt()
+    scale = ratio.median()
+    return LayerDrift(
+        name=name,
+        mean=float(distance.mean()),
+        largest=float(distance.max()),
+        chance=float(halves.mean()) / 2,
+        scale=float(scale),
+        scale_spread=float((ratio / scale).log().abs().mean()),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

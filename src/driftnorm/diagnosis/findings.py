@@ -1,0 +1,218 @@
+"""What to warn of: each finding with its evidence and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+from driftnorm.diagnosis.inventory import Inventory
+from driftnorm.diagnosis.trial import DryRun, Looks
+
+__all__ = ["Finding", "find", "serial_excess"]
+
+FEW_IMAGES = 64
+SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
+NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
+# A sorted stream has an excess near the source's accuracy; shuffled ones stray by one z.
+ORDERED_EXCESS, ORDERED_Z = 0.1, 4.0
+# Between what a missed division by sigma does (0.23 and less) and what fog does (0.42).
+SCALE_LOW, SCALE_HIGH, SAME_FOR_ALL = 0.33, 3.0, 0.3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that the user should know.
+
+    Attributes:
+        kind: One word for programs.
+        severe: Whether nothing else can be believed until it is mended.
+        text: What, by what evidence, and what to do.
+    """
+
+    kind: str
+    severe: bool
+    text: str
+
+
+def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, ...]:
+    """All findings, the severe ones first.
+
+    Args:
+        inventory: Of the network.
+        run: What was measured.
+        normalizes: Whether the network normalises its input itself, and so wants it in [0, 1].
+    """
+    found = [*_of_input(run, normalizes), *_of_network(inventory, run), *_of_stream(run)]
+    return tuple(sorted(found, key=lambda finding: not finding.severe))
+
+
+def serial_excess(classes: Sequence[int]) -> tuple[float, float]:
+    """How much more often neighbours are of one class than in a shuffled stream.
+
+    Args:
+        classes: Of each image, in order.
+
+    Returns:
+        The excess (0 shuffled, 1 fully sorted), and by how many standard errors it is not 0.
+
+    >>> serial_excess([0] * 50 + [1] * 50)[0] > 0.9
+    True
+    """
+    pairs = len(classes) - 1
+    if pairs < 1:
+        return 0.0, 0.0
+    total = len(classes)
+    expected = sum(n * (n - 1) for n in Counter(classes).values()) / (total * (total - 1))
+    if expected >= 1:
+        return 0.0, 0.0
+    same = sum(a == b for a, b in pairwise(classes)) / pairs
+    error = sqrt(max(expected * (1 - expected), 1 / total) / pairs)
+    return (same - expected) / (1 - expected), (same - expected) / error
+
+
+def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
+    looks = run.looks
+    wrong = _wrong_range(looks, normalizes)
+    if wrong:
+        yield Finding("input-scale", True, wrong)
+    elif run.drift.layers:
+        first = run.drift.layers[0]
+        odd = not SCALE_LOW <= first.scale <= SCALE_HIGH
+        if odd and first.scale_spread < SAME_FOR_ALL:
+            yield Finding(
+                "normalisation",
+                False,
+                f"all channels of the first batch-norm layer (`{first.name}`) vary "
+                f"{first.scale:.2g} times as much as in training. Unless the pictures have such a contrast, the mean "
+                "and standard deviation of the normalisation are not those of the training.",
+            )
+    if run.broken:
+        yield Finding(
+            "broken-images",
+            False,
+            f"{run.broken} images with NaN or infinite values were left out.",
+        )
+
+
+def _wrong_range(looks: Looks, normalizes: bool) -> str | None:
+    reach = f"its values go from {looks.lowest:.3g} to {looks.highest:.3g}"
+    if looks.highest > 20:
+        return (
+            f"the input has the wrong scale: {reach}, as if they were bytes; divide images by 255."
+        )
+    if not normalizes:
+        return None
+    if looks.lowest < -0.01 or looks.highest > 1.01:
+        return (
+            f"the input has the wrong scale: {reach}, as if images were normalised already; this "
+            "network normalises by itself and takes them in [0, 1]."
+        )
+    if looks.highest < 0.02:
+        return (
+            f"the input has the wrong scale: {reach}, as if images were divided by 255 twice, or "
+            "are black."
+        )
+    return None
+
+
+def _of_network(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
+    if not inventory.layers:
+        yield Finding(
+            "no-batch-norm",
+            True,
+            f"the network has no batch norm (its norms: {inventory.norms}); only methods that "
+            "adapt the classifier work on it: t3a, rt3a, pl, pl-c.",
+        )
+    initial = inventory.named("initial")
+    if initial:
+        yield Finding(
+            "untrained",
+            len(initial) == len(inventory.layers),
+            f"{_some(initial)} {_have(initial)} the statistics of an untrained network (means 0, "
+            "variances 1): were the weights loaded?",
+        )
+    missing = inventory.named("missing")
+    if missing:
+        yield Finding(
+            "no-statistics",
+            False,
+            f"{_some(missing)} {_have(missing)} no statistics of the training and normalise by "
+            "each batch; methods that mix with the source's (bn-prior, alpha-bn, theta < 1) cannot be "
+            "used.",
+        )
+    if inventory.active_dropout:
+        yield Finding(
+            "training-mode",
+            False,
+            f"dropout was left active ({_some(inventory.active_dropout)}): call `.eval()` on the "
+            "network. It was diagnosed in evaluation mode.",
+        )
+    if inventory.instance_norms:
+        yield Finding(
+            "instance-norm",
+            False,
+            f"{_some(inventory.instance_norms)} normalise each image by itself (InstanceNorm); "
+            "driftnorm leaves such layers alone.",
+        )
+    if not run.repeatable:
+        yield Finding(
+            "random",
+            False,
+            "the network answers the same images differently each time, even in evaluation mode: "
+            "something in its forward draws random numbers; `seed=` makes an adapter repeatable.",
+        )
+
+
+def _of_stream(run: DryRun) -> Iterator[Finding]:
+    if run.images < FEW_IMAGES:
+        yield Finding(
+            "few-images",
+            False,
+            f"{run.images} images are too few to judge by: chance alone moves the statistics by "
+            f"{run.drift.chance:.2f} deviations. Give some hundreds.",
+        )
+    if max(run.batch_sizes) < SMALL_BATCH:
+        yield Finding(
+            "small-batch",
+            False,
+            f"statistics of a batch of {max(run.batch_sizes)} are mostly noise: use larger "
+            "batches, running statistics (gprebn, bn:running=True) or a source prior (bn-prior).",
+        )
+    by_whom, order = ("true", run.labels) if run.labels else ("predicted", run.order)
+    excess, z = serial_excess(order)
+    if excess > ORDERED_EXCESS and z > ORDERED_Z:
+        yield Finding(
+            "class-order",
+            False,
+            f"the stream is ordered by class: the {by_whom} class of an image is that of the one "
+            f"before far too often (excess {excess:.2f}; 0 is shuffled, 1 is sorted). Statistics "
+            "of such batches mislead: shuffle the images.",
+        )
+    source = run.trials[0]
+    if source.spread < NARROW and run.images >= FEW_IMAGES:
+        yield Finding(
+            "narrow",
+            False,
+            f"without adaptation, the predictions crowd on few of the {run.classes} classes "
+            f"(spread {source.spread:.2f} of 1). Either the shift makes the network say so, and adapting "
+            "helps, or the images really are of few classes, and adapting harms. Look at some.",
+        )
+    for trial in run.trials:
+        if trial.alarms:
+            yield Finding(
+                "alarm",
+                False,
+                f"the guard gave the alarm {trial.alarms} times for {trial.method}.",
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return shown if len(names) <= 3 else f"{len(names)} layers ({shown}, ...)"
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"

@@ -1,0 +1,120 @@
+"""Batches of the user's images: just those that adapting would see, spread over the whole data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftnorm.diagnosis.trial import Batch
+from driftnorm.inputs import Inputs, Item, Labels, Survey
+from driftnorm.inputs.contents import Pixels, Raw
+from driftnorm.models import Preprocessing
+
+__all__ = ["SampledBatches", "as_batch"]
+
+
+class SampledBatches:
+    """Whole batches of consecutive images, taken at even distances from all that there are.
+
+    Consecutive, because that is how they would be adapted to: a stream that is ordered by class
+    shows it. From all over, because the first images may be of one class or of one day.
+
+    Args:
+        inputs: The images.
+        preprocessing: How they become the network's input.
+        labels: Their true classes, if known.
+        batch_size: Images a batch; an unreadable one leaves its place empty.
+        limit: At most so many images, rounded down to whole batches.
+
+    Attributes:
+        unreadable: Names of images that could not be read, with the reasons, so far.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        preprocessing: Preprocessing,
+        labels: Labels | None = None,
+        *,
+        batch_size: int = 64,
+        limit: int = 1280,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
+        if limit < batch_size:
+            raise ValueError(
+                f"`limit` must allow for one batch of {batch_size} images, got {limit}."
+            )
+        self._wanted, self._labels, self._batch_size = preprocessing, labels, batch_size
+        images, most = inputs.survey().images, limit // batch_size
+        # Where nobody knows how many there are, the first ones must do.
+        there = most if images is None else max(1, -(-images // batch_size))
+        count = min(most, there)
+        self._numbers = [i * there // count for i in range(count)]
+        self._chosen = _Chosen(inputs, batch_size, self._numbers)
+        self.unreadable: list[tuple[str, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Images (N, 3, H, W) in [0, 1], and their classes (-1 where unknown) or None."""
+        self.unreadable = []
+        items = self._chosen.stream(self._wanted, ahead=self._batch_size)
+        with closing(items):
+            for number in self._numbers:
+                batch = self._gathered(number, [*islice(items, self._batch_size)])
+                if batch is not None:
+                    yield batch
+
+    def _gathered(self, number: int, items: Sequence[Item]) -> Batch | None:
+        images, classes = [], []
+        for place, (name, pixels, error) in enumerate(items):
+            if pixels is None:
+                self.unreadable.append((name, error))
+                continue
+            images.append(pixels)
+            if self._labels is not None:
+                label = self._labels.of(name, number * self._batch_size + place)
+                classes.append(-1 if label is None else label)
+        if not images:
+            return None
+        truth = None if self._labels is None else torch.tensor(classes, dtype=torch.int64)
+        return as_batch(images), truth
+
+
+class _Chosen(Inputs):
+    """Some batches of other inputs."""
+
+    kind: ClassVar[str] = "sample"
+
+    def __init__(self, inputs: Inputs, batch_size: int, numbers: Sequence[int]) -> None:
+        super().__init__(inputs.path)
+        self._inputs, self._batch_size, self._numbers = inputs, batch_size, numbers
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        return islice(self._raw(), starting_at, None)
+
+    def survey(self) -> Survey:
+        return Survey(self._batch_size * len(self._numbers))
+
+    def _raw(self) -> Iterator[Raw]:
+        wanted, last = set(self._numbers), self._numbers[-1]
+        for position, item in enumerate(self._inputs.raw()):
+            number = position // self._batch_size
+            if number > last:
+                return
+            if number in wanted:
+                yield item
+
+
+def as_batch(images: Sequence[Pixels]) -> Tensor:
+    """Images (H, W, 3), bytes or floats in [0, 1], as a batch (N, 3, H, W) in [0, 1]."""
+    stacked = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
+    return stacked.contiguous() if stacked.is_floating_point() else stacked.float().div_(255)

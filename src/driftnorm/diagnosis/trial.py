@@ -1,0 +1,252 @@
+"""A dry run: copies of the network meet the data, one for each method, and are thrown away."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from driftnorm.adapter import Adapter, DriftnormWarning
+from driftnorm.diagnosis.drift import Drift, DriftMeter
+from driftnorm.engine import RecipeAdapter
+from driftnorm.guard import read_signals
+from driftnorm.method_spec import parse_method
+from driftnorm.metrics import Interval, paired_interval
+from driftnorm.surgery import find_batch_norms
+
+__all__ = ["METHODS", "Batch", "DryRun", "Looks", "Trial", "dry_run"]
+
+Batch: TypeAlias = tuple[Tensor, Tensor | None]
+METHODS = ("bn", "bn:running=True", "gprebn")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one method did with the data.
+
+    Attributes:
+        method: Its name.
+        entropy: Mean entropy of the predictions, as a share of its maximum.
+        spread: Entropy of the predicted classes' shares, as a share of its maximum.
+        predicted: How many classes were predicted at all.
+        agreement: Share of the images on which it agrees with each method, by name.
+        alarms: How often the guard found harm.
+        moved: How far the trained parameters went, as a share of their own length.
+        accuracy: Share of the labelled images that were right.
+        gain: Its difference to the source's accuracy, paired image by image, with 95 % interval.
+    """
+
+    method: str
+    entropy: float
+    spread: float
+    predicted: int
+    agreement: dict[str, float]
+    alarms: int = 0
+    moved: float = 0.0
+    accuracy: float | None = None
+    gain: Interval | None = None
+
+    @property
+    def information(self) -> float:
+        """What a prediction tells about an image: varied over images, and sure of each.
+
+        The spread without the entropy: up to normalisation, the mutual information of images and
+        predicted classes.
+        """
+        return self.spread - self.entropy
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the images look like, before any network.
+
+    Attributes:
+        lowest: Smallest value.
+        highest: Largest value.
+    """
+
+    lowest: float = math.inf
+    highest: float = -math.inf
+
+    def after(self, images: Tensor) -> Looks:
+        """With one more batch."""
+        low, high = images.aminmax()
+        return Looks(min(self.lowest, float(low)), max(self.highest, float(high)))
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Everything that was measured.
+
+    Attributes:
+        images: How many images.
+        broken: How many more were left out because they hold NaN or infinite values.
+        batch_sizes: Sizes of the batches.
+        looks: Range of the input.
+        drift: Of the statistics.
+        trials: The source first.
+        order: The source's predicted class of each image, in order (empty for dense predictions).
+        labels: True classes; -1 where unknown; empty without labels.
+        classes: How many outputs the network has.
+        repeatable: Whether the source answers the same images twice in the same way.
+    """
+
+    images: int
+    broken: int
+    batch_sizes: tuple[int, ...]
+    looks: Looks
+    drift: Drift
+    trials: tuple[Trial, ...]
+    order: tuple[int, ...]
+    labels: tuple[int, ...]
+    classes: int
+    repeatable: bool
+
+
+@dataclass
+class _Tally:
+    """Predictions of one method so far."""
+
+    entropy: float = 0.0
+    predictions: list[Tensor] = field(default_factory=list)
+
+    def add(self, logits: Tensor) -> None:
+        signals = read_signals(logits)
+        self.entropy += signals.entropy * len(signals.labels)
+        # Dense predictions are many: two bytes each are enough for all but huge label sets.
+        narrow = torch.int16 if logits.shape[1] < 2**15 else torch.int32
+        self.predictions.append(signals.labels.to(narrow).cpu())
+
+
+def dry_run(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    methods: Sequence[str] = METHODS,
+    most_batches: int = 20,
+) -> DryRun:
+    """Shows the batches to copies of the network: as it is, and adapting by each method.
+
+    Args:
+        network: Never changed.
+        batches: Images (N, C, H, W) in [0, 1], each batch with labels (-1 where unknown) or None;
+            read once, and never more than one batch in memory.
+        methods: Methods beside the source; left out if the network has no batch norm.
+        most_batches: Where to stop.
+
+    Returns:
+        What was measured.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftnormWarning)  # the findings say it, once and better
+        run = _Run(network, methods)
+        for images, truth in islice(batches, most_batches):
+            run.show(images, truth)
+        return run.finished()
+
+
+class _Run:
+    def __init__(self, network: nn.Module, methods: Sequence[str]) -> None:
+        wanted = tuple(methods) if find_batch_norms(network) else ()
+        # Before the meter watches: an adapter would take its hooks over.
+        self.source = copy.deepcopy(network).eval().requires_grad_(False)
+        self.adapters: dict[str, Adapter] = {
+            name: RecipeAdapter(self.source, parse_method(name).recipe()) for name in wanted
+        }
+        self.meter = DriftMeter(self.source)
+        self.tallies = {name: _Tally() for name in ("source", *wanted)}
+        self.looks = Looks()
+        self.sizes: list[int] = []
+        self.broken = 0
+        self.labels: list[Tensor] = []
+        self.last: tuple[Tensor, Tensor] | None = None
+
+    def show(self, images: Tensor, truth: Tensor | None) -> None:
+        """One batch to everybody."""
+        whole = images.isfinite().flatten(1).all(dim=1)
+        self.broken += int((~whole).sum())
+        images = images[whole]
+        if len(images) == 0:
+            return
+        self.looks = self.looks.after(images)
+        with torch.no_grad():
+            logits = self.source(images)
+        if truth is not None:
+            if logits.dim() != 2:
+                raise ValueError("labels are for one class an image; this network predicts more.")
+            self.labels.append(truth[whole].cpu())
+        self.tallies["source"].add(logits)
+        for name, adapter in self.adapters.items():
+            self.tallies[name].add(adapter(images))
+        self.sizes.append(len(images))
+        self.last = images, logits
+
+    def finished(self) -> DryRun:
+        """Everything that was measured."""
+        if self.last is None:
+            raise ValueError("`batches` gave no usable image; there is nothing to diagnose.")
+        images, logits = self.last
+        drift = self.meter.read(sum(self.sizes))
+        self.meter.close()
+        with torch.no_grad():
+            again = self.source(images)
+        classes = logits.shape[1]
+        predictions = {name: torch.cat(t.predictions) for name, t in self.tallies.items()}
+        truth = torch.cat(self.labels) if self.labels else torch.empty(0, dtype=torch.int64)
+        return DryRun(
+            images=sum(self.sizes),
+            broken=self.broken,
+            batch_sizes=tuple(self.sizes),
+            looks=self.looks,
+            drift=drift,
+            trials=tuple(self._trial(name, predictions, truth, classes) for name in predictions),
+            order=tuple(predictions["source"].tolist()) if logits.dim() == 2 else (),
+            labels=tuple(truth.tolist()),
+            classes=classes,
+            repeatable=torch.allclose(again, logits, rtol=1e-3, atol=1e-4),
+        )
+
+    def _trial(
+        self, name: str, predictions: dict[str, Tensor], truth: Tensor, classes: int
+    ) -> Trial:
+        own = predictions[name]
+        shares = torch.bincount(own.long(), minlength=classes) / len(own)
+        adapter = self.adapters.get(name)
+        accuracy, gain = _scored(own, predictions["source"], truth)
+        return Trial(
+            method=name,
+            entropy=self.tallies[name].entropy / len(own),
+            spread=float(torch.special.entr(shares).sum())
+            / math.log(max(min(len(own), classes), 2)),
+            predicted=int((shares > 0).sum()),
+            agreement={n: float((own == p).float().mean()) for n, p in predictions.items()},
+            alarms=0 if adapter is None else adapter.alarms,
+            moved=0.0 if adapter is None else _distance(self.source, adapter.bake()),
+            accuracy=accuracy,
+            gain=None if name == "source" else gain,
+        )
+
+
+def _scored(own: Tensor, source: Tensor, truth: Tensor) -> tuple[float | None, Interval | None]:
+    """Accuracy on the labelled images, and the gain over the source."""
+    known = truth >= 0
+    if not bool(known.any()):
+        return None, None
+    right, before = ((p[known] == truth[known]).numpy().astype(np.float64) for p in (own, source))
+    return float(right.mean()), paired_interval([right - before])
+
+
+def _distance(before: nn.Module, after: nn.Module) -> float:
+    """How far the parameters that differ have gone, as a share of their own length."""
+    start = dict(before.named_parameters())
+    pairs = [(start[n], p) for n, p in after.named_parameters() if not torch.equal(start[n], p)]
+    length = sum(float(a.square().sum()) for a, _ in pairs)
+    moved = sum(float((a - b).square().sum()) for a, b in pairs)
+    return (moved / length) ** 0.5 if length else 0.0

@@ -1,0 +1,132 @@
+"""Pictures decoded once, squashed to one size, and kept as one memory-mapped array of bytes.
+
+A cache is found by the pictures' relative paths, sizes and times of change: to ask for those takes
+a moment at every start, to read all files would take as long as a part of the training. A picture
+that is replaced changes its time; a copied or unpacked folder gets new times and so, at worst, a
+second cache. A hash of the contents is taken while they are read anyway, and kept beside the pixels
+for results to name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import PIL
+
+from driftnorm._version import __version__
+from driftnorm.data.generate_arrays import _Draft as ArrayDraft
+from driftnorm.data.image_set import DataError
+from driftnorm.data.npy import open_npy
+from driftnorm.data.processes import available_cores, in_processes
+from driftnorm.data.reporting import Report, no_report
+from driftnorm.domains.arrays import DomainArray, DomainArrays
+from driftnorm.domains.decoding import chunks, decode_chunk
+from driftnorm.domains.sets import DomainSet
+from driftnorm.domains.storage import cache_folder, made_once
+
+__all__ = ["cached_arrays"]
+
+PIXELS_FILE, DESCRIPTION_FILE = "images.npy", "cache.json"
+_FORMAT = 1  # to be raised when the same pictures would give other pixels
+
+
+def cached_arrays(
+    domains: DomainSet,
+    side: int,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: Report = no_report,
+) -> DomainArrays:
+    """A set's pictures as bytes, from the cache, which is made at the first call.
+
+    Killed half-way it leaves no cache; of two processes one makes it and the other waits.
+
+    Args:
+        domains: The set.
+        side: Every picture is stretched to ``side`` x ``side`` px.
+        folder: Where caches are; see `driftnorm.domains.storage.cache_folder`.
+        workers: Number of processes that decode; one for each core by default.
+        progress: Called with what is being done, pictures done, and pictures in all.
+
+    Raises:
+        DataError: A picture cannot be read, or the cache was damaged.
+    """
+    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
+        raise ValueError(f"`side` must be a positive whole number of pixels, got {side!r}.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    count = available_cores() if workers is None else workers
+    name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
+    place = made_once(
+        cache_folder(folder) / "domains" / name,
+        lambda draft: _build(domains, side, draft, count, progress),
+        progress,
+    )
+    return _opened(place, domains, side)
+
+
+def _key(domains: DomainSet, side: int) -> str:
+    digest = hashlib.sha256(f"{_FORMAT} {side}\n".encode())
+    for path in _paths(domains):
+        state = path.stat()
+        name = path.relative_to(domains.root).as_posix()
+        digest.update(f"{name}\0{state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _paths(domains: DomainSet) -> list[Path]:
+    return [path for domain in domains.domains for path in domain.paths]
+
+
+def _build(domains: DomainSet, side: int, folder: Path, workers: int, progress: Report) -> None:
+    paths, done = _paths(domains), 0
+    digests = [b""] * len(paths)
+    progress("decoding", done, len(paths))
+    with closing(ArrayDraft(folder / PIXELS_FILE, (len(paths), side, side, 3))) as pixels:
+        for chunk, decoded in in_processes(decode_chunk, chunks(paths, side), workers):
+            pixels.put(chunk.start, decoded.pixels)
+            digests[chunk.start : chunk.start + len(chunk.paths)] = decoded.digests
+            done += len(chunk.paths)
+            progress("decoding", done, len(paths))
+    description = {
+        "set": domains.name,
+        "pictures": len(paths),
+        "side": side,
+        "content": _content(domains, paths, digests),
+        "driftnorm": __version__,
+        "pillow": PIL.__version__,
+    }
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=1) + "\n")
+
+
+def _content(domains: DomainSet, paths: Sequence[Path], digests: Sequence[bytes]) -> str:
+    """A hash of names and bytes of all files, the same on every machine."""
+    digest = hashlib.sha256()
+    for path, own in zip(paths, digests, strict=True):
+        digest.update(path.relative_to(domains.root).as_posix().encode() + b"\0" + own)
+    return digest.hexdigest()
+
+
+def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
+    try:
+        content = json.loads((place / DESCRIPTION_FILE).read_text())["content"]
+        pixels = open_npy(place / PIXELS_FILE)
+    except (DataError, OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{place} is damaged: {error} Remove it; it is made again.") from error
+    if pixels.shape != (len(domains), side, side, 3):
+        raise DataError(
+            f"{place} is damaged: expected {len(domains)} pictures of {side} px, found an array of "
+            f"shape {pixels.shape}. Remove it; it is made again."
+        )
+    arrays, start = [], 0
+    for domain in domains.domains:
+        end = start + len(domain)
+        arrays.append(DomainArray(domain.name, pixels[start:end], domain.labels))
+        start = end
+    return DomainArrays(domains.name, tuple(arrays), domains.classes, True, content, domains.note)

@@ -1,0 +1,7 @@
+"""Images of the user's own, as one ordered stream: folders, lists, arrays, archives."""
+
+from driftnorm.inputs.labels import Labels, open_labels
+from driftnorm.inputs.opening import open_inputs
+from driftnorm.inputs.streaming import Inputs, Item, Survey
+
+__all__ = ["Inputs", "Item", "Labels", "Survey", "open_inputs", "open_labels"]

@@ -1,0 +1,73 @@
+"""Pictures in a tar archive, as webdataset writes them: read once through, never unpacked."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+from driftnorm.data.image_set import DataError
+from driftnorm.inputs.contents import Content, Raw, Segment, Unreadable, is_picture_name
+from driftnorm.inputs.streaming import Inputs, Survey
+
+__all__ = ["Archive"]
+
+LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
+
+
+class Archive(Inputs):
+    """The pictures of a tar archive in its own order; other members are left out."""
+
+    kind: ClassVar[str] = "archive"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        try:
+            with tarfile.open(path, "r:"):
+                self._compressed = False
+        except tarfile.ReadError:
+            self._compressed = True
+        first = next(iter(self.raw()), None)
+        if first is None:
+            raise DataError(f"{path} holds no pictures: no member's name ends as pictures do.")
+        if first.name == str(path):
+            assert isinstance(first.content, Unreadable)
+            raise DataError(f"{path} is no tar archive, or a damaged one: {first.content.reason}.")
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The pictures; an archive that ends too soon has an unreadable last one."""
+        return islice(self._members(starting_at), starting_at, None)
+
+    def survey(self) -> Survey:
+        """Only reading the whole archive would tell."""
+        return Survey(None)
+
+    def _members(self, needed_from: int) -> Iterator[Raw]:
+        seen = 0
+        try:
+            with tarfile.open(self.path, "r|*" if self._compressed else "r:") as archive:
+                while (member := archive.next()) is not None:
+                    # Or it remembers every member it has seen.
+                    archive.members = []  # type: ignore[attr-defined]
+                    if not member.isdir() and is_picture_name(member.name):
+                        skipped = seen < needed_from
+                        seen += 1
+                        yield Raw(member.name, b"" if skipped else self._content(archive, member))
+                if not self._compressed and self.path.stat().st_size <= archive.offset:
+                    yield Raw(str(self.path), Unreadable("the archive lacks its end"))
+        except (tarfile.TarError, EOFError, zlib.error) as error:
+            yield Raw(str(self.path), Unreadable(f"the archive cannot be read on: {error}"))
+
+    def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
+        if not member.isreg() or member.issparse():
+            return Unreadable("a link or a special member of the archive, not a file")
+        if member.size > LARGEST_MEMBER:
+            return Unreadable(f"{member.size:,} bytes are too many for a picture")
+        if not self._compressed:
+            return Segment(self.path, member.offset_data, member.size)
+        stream = archive.extractfile(member)
+        assert stream is not None  # it is a regular file
+        return stream.read()

@@ -1,0 +1,51 @@
+"""What a source hands to the decoder: where the bytes of one image are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PICTURE_SUFFIXES", "Content", "Raw", "Segment", "Unreadable", "is_picture_name"]
+
+PICTURE_SUFFIXES = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".pbm", ".pnm"),
+        *(".tif", ".tiff", ".gif", ".jp2", ".tga"),
+    )
+)
+
+
+class Segment(NamedTuple):
+    """A part of a file, read by the thread that decodes it."""
+
+    file: Path
+    start: int
+    length: int
+
+
+class Unreadable(NamedTuple):
+    """Something that should have been an image; the reason stands in for it."""
+
+    reason: str
+
+
+Content: TypeAlias = Path | Segment | bytes | npt.NDArray[Any] | Unreadable
+
+
+class Raw(NamedTuple):
+    """An image that is not decoded yet."""
+
+    name: str
+    content: Content
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file's name ends as pictures do and is not hidden."""
+    last = name.rpartition("/")[2]
+    return not last.startswith(".") and Path(last).suffix.lower() in PICTURE_SUFFIXES
+
+
+Pixels: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.float32]

@@ -1,0 +1,96 @@
+"""One ordered stream of decoded images from any source, decoded ahead in a few threads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from driftnorm.data.processes import available_cores
+from driftnorm.inputs.contents import Pixels, Raw
+from driftnorm.inputs.decoding import decoded, described
+from driftnorm.models.normalized import Preprocessing
+
+__all__ = ["Inputs", "Item", "Survey"]
+
+MOST_THREADS = 8
+
+
+class Item(NamedTuple):
+    """One image: its pixels, or why there are none."""
+
+    name: str
+    pixels: Pixels | None
+    error: str = ""
+
+
+class Survey(NamedTuple):
+    """What there is.
+
+    Attributes:
+        images: How many; None where only reading everything would tell.
+        left_out: Files that are not pictures by their names.
+    """
+
+    images: int | None
+    left_out: int = 0
+
+
+class Inputs(ABC):
+    """Images in a fixed order, as often as wanted, in memory that does not grow with their number.
+
+    Attributes:
+        path: Where they are.
+        kind: What that is, for people.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The images, not decoded, from a position on."""
+
+    @abstractmethod
+    def survey(self) -> Survey:
+        """Count them, without opening them."""
+
+    def name_at(self, position: int) -> str | None:
+        """The name of the image at a position; None beyond the end."""
+        found = next(iter(self.raw(position)), None)
+        return None if found is None else found.name
+
+    def stream(
+        self, wanted: Preprocessing, *, starting_at: int = 0, ahead: int = 64
+    ) -> Generator[Item, None, None]:
+        """The images decoded, in order; those that cannot be are there with an error.
+
+        Args:
+            wanted: Size and resampling.
+            starting_at: Position of the first one.
+            ahead: So many are decoded before they are asked for.
+        """
+        waiting: deque[tuple[str, Future[Pixels]]] = deque()
+        threads = max(2, min(MOST_THREADS, available_cores()))
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="driftnorm-decode")
+        try:
+            for name, content in self.raw(starting_at):
+                waiting.append((name, pool.submit(decoded, content, wanted)))
+                if len(waiting) > ahead:
+                    yield _item(*waiting.popleft())
+            while waiting:
+                yield _item(*waiting.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _item(name: str, future: Future[Pixels]) -> Item:
+    try:
+        return Item(name, future.result())
+    except Exception as error:  # a damaged picture can make its decoder fail in any way
+        return Item(name, None, described(error))

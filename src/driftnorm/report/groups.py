@@ -1,0 +1,183 @@
+"""Rows that may stand in one comparison, and the numbers of such a group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from driftnorm.metrics import Interval, paired_interval, unpack_bits
+from driftnorm.protocol import together
+from driftnorm.recipes import METHODS
+from driftnorm.records import Cell, Failure, Row
+from driftnorm.robustness.comparing import methods_of, stream_of
+from driftnorm.shifts import CORRUPTIONS
+
+__all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
+
+CLEAN = "clean"
+"""The shift of streams that are not shifted."""
+
+_RANK = {name: rank for rank, name in enumerate(METHODS)}
+
+
+def mean_of(rows: Iterable[Row], metric: str) -> float | None:
+    """The mean of a metric over the rows that have it."""
+    values = [float(row.metrics[metric]) for row in rows if metric in row.metrics]
+    return float(np.mean(values)) if values else None
+
+
+def shared_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows of those streams that every method met, so that means are over the same images."""
+    met: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+    for row in rows:
+        met[row.cell.method].add(stream_of(row))
+    common = set.intersection(*met.values()) if met else set()
+    return [row for row in rows if stream_of(row) in common]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of one study, network and protocol, and the cells of it that failed."""
+
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...] = ()
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """The methods in the order of the method table, compositions last."""
+        return sorted(methods_of(self.rows), key=_method_rank)
+
+    @cached_property
+    def shifts(self) -> list[str]:
+        """The shifts without the clean data, common corruptions in their usual order."""
+        found = sorted({row.cell.shift for row in self.rows} - {CLEAN})
+        usual = [shift for shift in CORRUPTIONS if shift in found]
+        return usual if len(usual) == len(found) else found
+
+    @cached_property
+    def measured(self) -> list[Row]:
+        """The rows that means are taken of: streams that every method met, shifted if any are."""
+        shifted = [row for row in self.rows if row.cell.shift != CLEAN]
+        return shared_rows(shifted or self.rows)
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The networks; several where each target has its own."""
+        return sorted({row.cell.model for row in self.rows})
+
+    @property
+    def title(self) -> str:
+        """The data and the network."""
+        cell = self.rows[0].cell
+        name = self.models[0] if len(self.models) == 1 else _architecture(cell)
+        return f"{cell.protocol.data}, {name}"
+
+    @property
+    def reference(self) -> str:
+        """The method that others are compared with."""
+        return "source" if "source" in self.methods else self.methods[0]
+
+    def protocol_lines(self) -> list[str]:
+        """How the numbers were measured; one line a stream length, as target domains differ."""
+        counts = sorted({row.cell.protocol.count for row in self.rows})
+        return [
+            together(p for r in self.rows if (p := r.cell.protocol).count == count).text()
+            for count in counts
+        ]
+
+    def of(self, method: str, rows: Sequence[Row] | None = None) -> list[Row]:
+        """The method's rows among the given ones, or among those that means are taken of."""
+        return [r for r in (self.measured if rows is None else rows) if r.cell.method == method]
+
+    def of_shift(self, shift: str) -> list[Row]:
+        """All rows of a shift."""
+        return [row for row in self.rows if row.cell.shift == shift]
+
+    def error(self, method: str) -> float | None:
+        """Mean error in % over the streams of `measured`."""
+        mean = mean_of(self.of(method), "error")
+        return None if mean is None else 100 * mean
+
+    def change(self, method: str) -> Interval | None:
+        """How much larger the error is than the reference's, paired image by image, in points."""
+        own = {stream_of(row): row for row in self.of(method)}
+        pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+        if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
+            return None
+        gains = [_right(base).astype(float) - _right(mine) for base, mine in pairs]
+        return Interval(*(100 * value for value in paired_interval(gains)))
+
+    def missing(self) -> dict[str, list[str]]:
+        """Streams that other methods met and this one did not, by method."""
+        streams = sorted({stream_of(row) for row in self.rows})
+        done = {(row.cell.method, stream_of(row)) for row in self.rows}
+        lacking: dict[str, list[str]] = defaultdict(list)
+        for method, stream in product(self.methods, streams):
+            if (method, stream) not in done:
+                shift, severity, seed = stream
+                lacking[method].append(f"{shift} {severity or ''}".strip() + f" (seed {seed})")
+        return dict(lacking)
+
+
+def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Group]:
+    """Put together what may be compared, and keep apart what may not.
+
+    Networks whose names differ in their weights' hash only stay together as long as no stream was
+    met by two of them: a domain benchmark has another network for every target.
+    """
+    groups = []
+    for together_ in _split(rows, lambda cell: (_architecture(cell), *_setting(cell))):
+        streams = [(r.cell.method, stream_of(r), r.cell.options) for r in together_]
+        networks = (
+            _split(together_, lambda cell: cell.model)
+            if len(set(streams)) < len(streams)
+            else [together_]
+        )
+        for own in networks:
+            groups += [Group(tuple(part), _failures_of(part, failures)) for part in _tuned(own)]
+    return groups
+
+
+def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Row]]:
+    found: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[key(row.cell)].append(row)
+    return list(found.values())
+
+
+def _setting(cell: Cell) -> tuple[Hashable, ...]:
+    """What must agree besides the network; target domains have as many images as they have."""
+    protocol = cell.protocol
+    is_domain = cell.shift != CLEAN and cell.severity == 0
+    own = (protocol.data, protocol.batch_size, protocol.reset, protocol.predict)
+    return (cell.study, *own, None if is_domain else protocol.count)
+
+
+def _tuned(rows: list[Row]) -> list[list[Row]]:
+    """One part for each way in which methods were optimised; the others belong to every part."""
+    ways = list(dict.fromkeys(row.cell.options for row in rows if row.cell.options))
+    if len(ways) < 2:
+        return [rows]
+    return [[row for row in rows if row.cell.options in ((), way)] for way in ways]
+
+
+def _failures_of(rows: Sequence[Row], failures: Sequence[Failure]) -> tuple[Failure, ...]:
+    known = {(row.cell.model, _setting(row.cell)) for row in rows}
+    return tuple(f for f in failures if (f.cell.model, _setting(f.cell)) in known)
+
+
+def _architecture(cell: Cell) -> str:
+    return cell.model.split("@")[0]
+
+
+def _method_rank(method: str) -> tuple[int, str]:
+    return _RANK.get(method.split(":")[0], len(_RANK)), method
+
+
+def _right(row: Row) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return unpack_bits(row.metrics["correct"], row.metrics["count"]).reshape(-1)

@@ -1,0 +1,225 @@
+"""A run on the user's own data as a section of the page; its keys are those of `gather`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from driftnorm.report.charts import (
+    Bar,
+    Series,
+    bar_chart,
+    heat_map,
+    legend,
+    line_chart,
+    nice_ticks,
+    reliability_chart,
+)
+from driftnorm.report.gather import RUN_FILE, Run
+from driftnorm.report.markup import Markup, tag
+from driftnorm.report.sections import chart_grid, mean_along, merged_bins
+from driftnorm.report.verdicts import run_verdict
+
+__all__ = ["run_section", "run_series"]
+
+T = TypeVar("T")
+
+_STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
+             "entropy": ("entropy", "entropy, nats", 1.0, 3)}  # fmt: skip
+_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+_MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
+_MOST_CLASSES = 20
+
+
+def run_series(run: Run) -> list[str]:
+    """The networks that the run has curves of, such as source and adapted."""
+    keys = (*_STREAMED, "reliability")
+    names = dict.fromkeys(name for key in keys for name in _by_network(run, key))
+    return sorted(names, key=lambda name: name != "source")
+
+
+def run_section(run: Run, slots: Mapping[str, int], anchor: str) -> Markup:
+    """Everything that the run's record holds."""
+    own = {name: slots[name] for name in run_series(run)}
+    return tag(
+        "section",
+        tag("h2", f"Run {run.name}"),
+        tag("p", run_verdict(run), class_="verdict"),
+        _settings(run),
+        _warnings(run),
+        legend(own) if own else None,
+        _stream(run, own),
+        _reliability(run, own),
+        _classes(run),
+        _drift(run),
+        _examples(run),
+        id=anchor,
+    )
+
+
+def _settings(run: Run) -> Markup:
+    """Every plain value, the configuration and where it ran."""
+    plain = {key: value for key, value in run.record.items() if _is_plain(value)}
+    plain |= _read(run, "config", dict, {})
+    plain["environment"] = _read(run, "environment", dict, {})
+    lines = [
+        (key.replace("_", " "), _shown(value))
+        for key, value in plain.items()
+        if key not in ("verdict", "drift_measure") and value not in (None, {}, [])
+    ]
+    return tag("dl", *([tag("dt", key), tag("dd", value)] for key, value in lines))
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _shown(value: object) -> str:
+    """A setting as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return " ".join(map(_shown, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _warnings(run: Run) -> Markup | None:
+    lines = _entries(run, "notes", str)
+    lines += _entries(run, "skipped_first", lambda e: f"Skipped {e[0]}: {e[1]}")
+    if not lines:
+        return None
+    return tag("div", tag("ul", *(tag("li", line) for line in lines)), class_="alert")
+
+
+def _stream(run: Run, slots: Mapping[str, int]) -> Markup | None:
+    charts = []
+    width = _read(run, "batches_a_point", int, 1)
+    for key, (title, unit, scale, digits) in _STREAMED.items():
+        series = [
+            Series(name, slots[name], [(x * width, scale * y) for x, y in mean_along([values])])
+            for name, values in _by_network(run, key).items()
+        ]
+        charts.append(line_chart(title, series, ("batch", unit), digits=digits))
+    return chart_grid("Along the stream", "The mean of each batch as it came.", charts)
+
+
+def _reliability(run: Run, slots: Mapping[str, int]) -> Markup | None:
+    charts = [
+        reliability_chart(name, slots[name], merged_bins([bins]))
+        for name, bins in _by_network(run, "reliability").items()
+    ]
+    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
+    return chart_grid("Reliability", note, charts, "small")
+
+
+def _classes(run: Run) -> Markup | None:
+    counts = _read(run, "classes", dict, {})
+    if not counts:
+        return None
+    try:
+        ranked = sorted(counts.items(), key=lambda item: -float(item[1]))
+        bars = [Bar(name, 0, float(n), f"{name}: {n:,} predictions") for name, n in ranked if n]
+    except (TypeError, ValueError) as error:
+        raise _wrong(run, "classes", "an object of numbers", counts) from error
+    shown = bars[:_MOST_CLASSES]
+    top = nice_ticks(0, max((bar.value or 0 for bar in shown), default=1))[-1]
+    more = f" Shown: the {len(shown)} most frequent." if len(shown) < len(bars) else ""
+    note = f"{len(bars)} of {len(counts)} classes were predicted at least once.{more}"
+    chart = bar_chart("predictions", shown, top, None, digits=0)
+    return chart_grid("Predicted classes", note, [chart], "wide")
+
+
+def _drift(run: Run) -> Markup | None:
+    layers = _entries(
+        run, "drift", lambda e: (str(e["layer"]), (_number(e["mean"]), _number(e["max"])))
+    )
+    if not layers:
+        return None
+    measure = _read(run, "drift_measure", str, _MEASURE)
+    note = f"{measure}: mean and largest over the channels of each layer, from input to output."
+    chart = heat_map("drift by layer", ("mean", "largest"), layers)
+    return chart_grid("Drift of the statistics", note, [chart], "wide")
+
+
+def _examples(run: Run) -> Markup | None:
+    keys = ("name", "source", "adapted", "image")
+    examples = _entries(run, "examples", lambda e: tuple(str(e[key]) for key in keys))
+    if not examples:
+        return None
+    figures = []
+    for name, source, adapted, image in examples:
+        # A picture that is no picture, or one on the network, is not shown.
+        picture = (
+            tag("img", src=image, alt=f"Image {name}")
+            if _PICTURE.fullmatch(image)
+            else tag("p", "no picture", class_="note")
+        )
+        caption = tag(
+            "figcaption",
+            tag("span", name, class_="file"),
+            tag("span", "source: ", tag("b", source)),
+            tag("span", "adapted: ", tag("b", adapted)),
+        )
+        figures.append(tag("figure", picture, caption, class_="example"))
+    note = "Images for which the adapted network predicts another class than the source."
+    return chart_grid("Where predictions differ", note, figures, "examples")
+
+
+def _by_network(run: Run, key: str) -> dict[str, list[Any]]:
+    """A list for the adapted network, or an object of lists."""
+    found = run.record.get(key)
+    if found is None:
+        return {}
+    named = found if isinstance(found, dict) else {"adapted": found}
+    if not all(_is_curve(values, key == "reliability") for values in named.values()):
+        what = "bins [count, confidence, accuracy]" if key == "reliability" else "numbers"
+        raise _wrong(run, key, f"a list of {what}, or an object of such lists", found)
+    return {str(name): values for name, values in named.items()}
+
+
+def _is_curve(values: object, of_bins: bool) -> bool:
+    if not isinstance(values, list):
+        return False
+    if not of_bins:
+        return all(isinstance(value, int | float) for value in values)
+    return all(
+        isinstance(one, list)
+        and len(one) == 3
+        and all(isinstance(value, int | float) and math.isfinite(value) for value in one)
+        for one in values
+    )
+
+
+def _entries(run: Run, key: str, read: Callable[[Any], T]) -> list[T]:
+    found: Sequence[Any] = _read(run, key, list, [])
+    try:
+        return [read(entry) for entry in found]
+    except (KeyError, TypeError, ValueError) as error:
+        expected = "objects with the keys that `driftnorm.report.gather` describes"
+        raise _wrong(run, key, f"a list of {expected}", found) from error
+
+
+def _number(value: object) -> float:
+    """A number; JSON has none that says "not measured" but null."""
+    return math.nan if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _read(run: Run, key: str, kind: type[T], default: T) -> T:
+    found = run.record.get(key, default)
+    if found is None:
+        return default
+    if not isinstance(found, kind):
+        raise _wrong(run, key, f"of type {kind.__name__}", found)
+    return found
+
+
+def _wrong(run: Run, key: str, expected: str, found: object) -> ValueError:
+    shown = repr(found)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return ValueError(f"`{key}` in {run.name}/{RUN_FILE} must be {expected}, got {shown}.")

@@ -1,0 +1,200 @@
+"""A group of rows as a section of the page: protocol, tables, charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from driftnorm.records import Row
+from driftnorm.report.charts import (
+    Bar,
+    Series,
+    bar_chart,
+    legend,
+    line_chart,
+    nice_ticks,
+    reliability_chart,
+)
+from driftnorm.report.groups import CLEAN, Group, mean_of, shared_rows
+from driftnorm.report.markup import Markup, tag
+from driftnorm.report.tabulate import paper_tables, shift_table, summary_table, table_html
+from driftnorm.report.verdicts import group_verdict
+
+__all__ = ["chart_grid", "group_section", "mean_along", "merged_bins"]
+
+_MOST_POINTS = 60  # a line with more is averaged in blocks, or it is a carpet
+_NAMED = 6  # streams of an unfinished method that are named one by one
+_BINS = 15  # as `driftnorm.metrics.reliability` has them
+
+
+def group_section(group: Group, slots: Mapping[str, int], anchor: str) -> Markup:
+    """Everything about one comparison."""
+    own = {method: slots[method] for method in group.methods}
+    tables = [summary_table(group)]
+    if len(group.shifts) > 1:
+        tables.append(shift_table(group))
+    return tag(
+        "section",
+        tag("h2", group.title),
+        tag("p", group_verdict(group), class_="verdict"),
+        _protocol(group),
+        _unfinished(group),
+        *(table_html(table, own) for table in [*tables, *paper_tables(group)]),
+        tag("h3", "Charts"),
+        legend(own),
+        _bars(group, own),
+        _severities(group, own),
+        _stream(group, own),
+        _reliability(group, own),
+        id=anchor,
+    )
+
+
+def chart_grid(heading: str, note: str, charts: Sequence[Markup], kind: str = "") -> Markup | None:
+    """Charts side by side under a heading; nothing if there are none."""
+    shown = [chart for chart in charts if chart]
+    if not shown:
+        return None
+    grid = tag("div", *shown, class_=f"charts {kind}".strip())
+    return tag("div", tag("h4", heading), tag("p", note, class_="note"), grid, class_="figures")
+
+
+def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """The mean over streams at each batch, in blocks of batches where there are many.
+
+    >>> mean_along([[0.0, 1.0], [1.0, 1.0, 0.5]])
+    [(1.0, 0.5), (2.0, 1.0), (3.0, 0.5)]
+    """
+    longest = max(map(len, streams), default=0)
+    block = -(-longest // _MOST_POINTS) or 1
+    points = []
+    for begin in range(0, longest, block):
+        values = [value for stream in streams for value in stream[begin : begin + block]]
+        end = min(begin + block, longest)
+        points.append(((begin + 1 + end) / 2, float(np.mean(values))))
+    return points
+
+
+def merged_bins(
+    streams: Sequence[Sequence[Sequence[float]]],
+) -> list[tuple[float, float, float]]:
+    """Reliability bins of several streams as those of one: count, mean confidence, accuracy."""
+    sums = np.zeros((_BINS, 3))
+    for count, trust, hits in (one for stream in streams for one in stream):
+        index = min(max(int(np.ceil(trust * _BINS)) - 1, 0), _BINS - 1)
+        sums[index] += count, count * trust, count * hits
+    return [(n, trust / n, hits / n) for n, trust, hits in sums.tolist() if n]
+
+
+def _protocol(group: Group) -> Markup:
+    cell = group.rows[0].cell
+    options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.options})
+    notes = sorted({str(row.metrics["note"]) for row in group.rows if "note" in row.metrics})
+    places = sorted(
+        {", ".join(f"{k} {v}" for k, v in row.environment.items()) for row in group.rows}
+    )
+    lines = {
+        "Protocol": group.protocol_lines(),
+        "Study": [cell.study],
+        "Network": group.models,
+        "Gradient steps": [", ".join(options)] if options else [],
+        "Measured": [f"{len(group.rows):,} rows"],
+        "Note": notes,
+        "Environment": [place for place in places if place],
+    }
+    return tag(
+        "dl",
+        *(
+            [tag("dt", name), *(tag("dd", value) for value in values)]
+            for name, values in lines.items()
+            if values
+        ),
+    )
+
+
+def _unfinished(group: Group) -> Markup | None:
+    """What is missing, named; nothing for a finished grid."""
+    lines = []
+    for method, streams in group.missing().items():
+        more = f" and {len(streams) - _NAMED} more" if len(streams) > _NAMED else ""
+        listed = ", ".join(streams[:_NAMED])
+        lines.append(f"{method} lacks {len(streams)} streams: {listed}{more}.")
+    for cell, error in group.failures:
+        lines.append(f"{cell.method} failed on {cell.shift} {cell.severity or ''}: {error}")
+    if not lines:
+        return None
+    items = tag("ul", *(tag("li", line) for line in lines))
+    return tag("div", tag("p", tag("strong", "This grid is not finished.")), items, class_="alert")
+
+
+def _percent(rows: Sequence[Row]) -> float | None:
+    mean = mean_of(rows, "error")
+    return None if mean is None else 100 * mean
+
+
+def _bars(group: Group, slots: Mapping[str, int]) -> Markup | None:
+    panels: dict[str, list[Bar]] = {}
+    for shift in ([CLEAN] if group.of_shift(CLEAN) else []) + group.shifts:
+        rows = shared_rows(group.of_shift(shift))
+        panels[shift] = []
+        for method, slot in slots.items():
+            own = group.of(method, rows)
+            value = _percent(own)
+            tip = f"{method} on {shift}: {value or 0:.2f} % error, {len(own)} streams"
+            panels[shift].append(Bar(method, slot, value, tip))
+    values = [bar.value for bars in panels.values() for bar in bars if bar.value is not None]
+    top = nice_ticks(0, max(values, default=1) or 1)[-1]
+    charts = [
+        bar_chart(
+            shift, bars, top, next((b.value for b in bars if b.name == group.reference), None)
+        )
+        for shift, bars in panels.items()
+    ]
+    note = f"Error in %, all panels on one scale. Dashed line: {group.reference}."
+    kind = "domain" if not any(row.cell.severity for row in group.rows) else "shift"
+    return chart_grid(f"Error by {kind}", note, charts)
+
+
+def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
+    levels = sorted({row.cell.severity for row in group.rows})
+    if len(levels) < 2:
+        return None
+    names = {float(level): "clean" if level == 0 else str(level) for level in levels}
+    clean = group.of_shift(CLEAN)
+    charts = []
+    for title, rows in [
+        ("mean over shifts", shared_rows(group.rows)),
+        *((s, shared_rows(clean + group.of_shift(s))) for s in group.shifts),
+    ]:
+        series = []
+        for method, slot in slots.items():
+            own = group.of(method, rows)
+            means = {
+                level: _percent([r for r in own if r.cell.severity == level]) for level in levels
+            }
+            points = [(float(level), mean) for level, mean in means.items() if mean is not None]
+            series.append(Series(method, slot, points))
+        charts.append(line_chart(title, series, ("severity", "error, %"), names))
+    return chart_grid("Error by severity", "Mean error in % at each severity.", charts)
+
+
+def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
+    series = []
+    for method, slot in slots.items():
+        online = [row.metrics.get("online_error", []) for row in group.of(method)]
+        points = [(x, 100 * y) for x, y in mean_along(online)]
+        series.append(Series(method, slot, points))
+    chart = line_chart("online error", series, ("batch", "error, %"))
+    note = "Error of each batch as it came, mean over streams. Falling lines go on learning."
+    return chart_grid("Along the stream", note, [chart], "wide")
+
+
+def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
+    charts = []
+    for method, slot in slots.items():
+        bins = merged_bins([row.metrics.get("reliability", []) for row in group.of(method)])
+        if bins:
+            charts.append(reliability_chart(method, slot, bins))
+    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
+    return chart_grid("Reliability", note, charts, "small")

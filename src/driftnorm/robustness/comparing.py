@@ -1,0 +1,182 @@
+"""What every robustness table does with rows: check that they go together, average, compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftnorm.metrics import Interval, paired_interval, unpack_bits
+from driftnorm.protocol import Protocol, together
+from driftnorm.records import Row
+from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
+
+__all__ = [
+    "MixedRowsError",
+    "change_of_error",
+    "change_text",
+    "check_protocol",
+    "check_same",
+    "check_streams",
+    "data_set",
+    "in_order",
+    "lacking_of_all",
+    "mean_error",
+    "methods_of",
+    "note_of",
+    "shifts_of",
+    "stream_of",
+]
+
+ALL_SEVERITIES = (1, 2, 3, 4, 5)
+
+
+class MixedRowsError(ValueError):
+    """Rows that were measured differently cannot stand in one table."""
+
+
+def methods_of(rows: Sequence[Row]) -> list[str]:
+    """The methods, in the order in which they come."""
+    return list(dict.fromkeys(row.cell.method for row in rows))
+
+
+def shifts_of(rows: Sequence[Row]) -> list[str]:
+    """The corruptions in their canonical order, whatever else there is after them."""
+    found = {row.cell.shift for row in rows if row.cell.severity}
+    return [*(name for name in SHIFTS if name in found), *sorted(found - set(SHIFTS))]
+
+
+def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
+    """Each measurement once, in an order that does not depend on how its file is named.
+
+    Args:
+        rows: From any number of files; those that overlap hold the same measurement twice.
+        methods: These come first, in this order; others follow by name.
+    """
+    rank = {method: index for index, method in enumerate(methods)}
+    shifts = {shift: index for index, shift in enumerate(shifts_of(rows))}
+    once = {row.cell.key: row for row in rows}
+    return sorted(
+        once.values(),
+        key=lambda row: (
+            row.cell.model,
+            rank.get(row.cell.method, len(rank)),
+            row.cell.method,
+            shifts.get(row.cell.shift, -1),  # clean data first
+            row.cell.severity,
+            row.cell.seed,
+        ),
+    )
+
+
+def lacking_of_all(rows: Sequence[Row]) -> list[tuple[str, int]]:
+    """Which of the 15 corruptions at 5 severities, the paper's streams, nothing was measured on."""
+    met = {(row.cell.shift, row.cell.severity) for row in rows}
+    return [(c, s) for c in CORRUPTIONS for s in ALL_SEVERITIES if (c, s) not in met]
+
+
+def check_same(rows: Sequence[Row]) -> Sequence[Row]:
+    """Refuse to mix models, data or protocols, or methods that met other streams."""
+    check_protocol(rows)
+    for what in ("model", "study"):
+        found = {getattr(row.cell, what) for row in rows}
+        if len(found) > 1:
+            listed = ", ".join(sorted(found))
+            raise MixedRowsError(f"rows of several {what}s cannot stand together: {listed}.")
+    check_streams(rows)
+    return rows
+
+
+def check_streams(rows: Sequence[Row]) -> None:
+    """Refuse methods that met other streams than the rest, or one of them twice."""
+    streams = {m: {stream_of(r) for r in rows if r.cell.method == m} for m in methods_of(rows)}
+    every = set().union(*streams.values())
+    for method, met in streams.items():
+        if met != every:
+            lacking = sorted(every - met)[0]
+            raise MixedRowsError(
+                f"{method!r} lacks {len(every - met)} of {len(every)} streams, such as {lacking}; "
+                f"finish the run, or leave the method out."
+            )
+    (method, stream), times = Counter((r.cell.method, stream_of(r)) for r in rows).most_common(1)[0]
+    if times > 1:
+        raise MixedRowsError(
+            f"{method!r} met the stream {stream} {times} times; give each measurement once."
+        )
+
+
+def check_protocol(rows: Sequence[Row]) -> None:
+    """Refuse no rows at all, and rows of several protocols."""
+    if not rows:
+        raise MixedRowsError("there are no rows to make a table of.")
+    if len({p.comparable() for p in _protocols(rows)}) > 1:
+        texts = sorted({p.text() for p in _protocols(rows)})
+        raise MixedRowsError("these protocols cannot be mixed: " + " | ".join(texts))
+    optimising = {row.cell.options for row in rows if row.cell.options}
+    if len(optimising) > 1:
+        raise MixedRowsError(f"methods were optimised differently: {sorted(optimising)}.")
+
+
+def data_set(rows: Sequence[Row]) -> str:
+    """The clean data's name: ``cifar-10`` for its released and for our own corruptions."""
+    return rows[0].cell.protocol.data.removesuffix(" (generated)").removesuffix("-c")
+
+
+def _protocols(rows: Sequence[Row]) -> list[Protocol]:
+    return [row.cell.protocol for row in rows]
+
+
+def stream_of(row: Row) -> tuple[str, int, int]:
+    """What tells streams apart: corruption, severity, seed."""
+    return row.cell.shift, row.cell.severity, row.cell.seed
+
+
+def note_of(rows: Sequence[Row]) -> str:
+    """The protocol, and whatever else must stand beside the numbers."""
+    models = ", ".join(sorted({row.cell.model for row in rows}))
+    notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
+    options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.options if k != "steps"})
+    optimising = f" Gradient steps with {', '.join(options)}." if options else ""
+    common = together(_protocols(rows))
+    sizes = " ".join(map(str, sorted({p.batch_size for p in _protocols(rows)})))
+    protocol = common.text().replace(f"batch {common.batch_size},", f"batch {sizes},")
+    return f"Error in %. Model {models}; {protocol}.{optimising} {' '.join(notes)}".strip()
+
+
+def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> float:
+    """Mean error in % over the corrupted streams of a method, or of one shift of them."""
+    errors = [
+        100 * row.metrics["error"]
+        for row in rows
+        if row.cell.method == method and row.cell.severity and shift in (None, row.cell.shift)
+    ]
+    if not errors:
+        raise MixedRowsError(f"{method!r} has no row on {shift or 'corrupted images'}.")
+    return float(np.mean(errors))
+
+
+def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interval:
+    """How much larger a method's error is than another's, paired image by image, in points."""
+    right = {
+        (row.cell.method, stream_of(row)): unpack_bits(row.metrics["correct"], row.metrics["count"])
+        for row in rows
+        if row.cell.severity and row.cell.method in (method, reference)
+    }
+    gains = [
+        _difference(right[(reference, stream)], correct)
+        for (name, stream), correct in right.items()
+        if name == method
+    ]
+    return Interval(*(100 * value for value in paired_interval(gains)))
+
+
+def change_text(change: Interval) -> str:
+    """Such as ``-0.31 [-0.36, -0.26]``."""
+    return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
+
+
+def _difference(reference: NDArray[np.bool_], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Change of error image by image: 1 where only the reference was right."""
+    return reference.astype(np.float64) - correct.astype(np.float64)

@@ -1,0 +1,1 @@
+"""Runs on the user's own model and data: opening, streaming, keeping and repeating them."""

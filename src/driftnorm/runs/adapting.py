@@ -1,0 +1,287 @@
+"""A stream of the user's images through an adapter, into a CSV file: killed, it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from driftnorm.adapter import Adapter, DriftnormWarning
+from driftnorm.data.atomic import exclusive, write_atomically
+from driftnorm.data.image_set import DataError
+from driftnorm.inputs import Inputs, Item, Labels
+from driftnorm.inputs.contents import Pixels
+from driftnorm.models import Preprocessing
+from driftnorm.runs.predictions import Answer, PredictionsFile, Tally, read_answers
+from driftnorm.runs.state import RunState, read_state, save_state
+from driftnorm.runs.summary import summarized, thumbnail
+
+__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream"]
+
+COMPARE_EVERY = 16  # batches; with 32 images of 64 each, 3 % of a forward pass
+COMPARED_IMAGES = 32
+MOST_EXAMPLES = 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with the images.
+
+    Attributes:
+        out: The CSV file. The run's own files are in a folder beside it, named alike.
+        preprocessing: Size and resampling of the images.
+        classes: Names of the classes.
+        settings: What the run is of, fit for JSON; a run goes on only with the same ones.
+        batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
+            no other image into another batch.
+        every: Batches between saved states.
+        fresh: Start over, whatever is there.
+    """
+
+    out: Path
+    preprocessing: Preprocessing
+    classes: tuple[str, ...]
+    settings: Mapping[str, Any]
+    batch_size: int = 64
+    every: int = 20
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        if self.out.suffix.lower() != ".csv":
+            raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
+        for name in ("batch_size", "every"):
+            if getattr(self, name) < 1:
+                flag = name.replace("_", "-")
+                raise ValueError(f"`--{flag}` must be at least 1, got {getattr(self, name)}.")
+
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps its state and its record."""
+        return self.out.with_suffix(".run")
+
+    @property
+    def state_file(self) -> Path:
+        """How far the run is."""
+        return self.folder / "state.safetensors"
+
+    @property
+    def record_file(self) -> Path:
+        """What came of it, for the report."""
+        return self.folder / "run.json"
+
+
+class Snapshot(NamedTuple):
+    """How the run is going."""
+
+    done: int
+    unreadable: int
+    speed: float
+    entropy: float
+    guard: str
+
+
+class Outcome(NamedTuple):
+    """How the run ended: whole or stopped, where this session began, and its record."""
+
+    finished: bool
+    began_at: int
+    record: dict[str, Any]
+
+
+def adapt_stream(
+    adapter: Adapter,
+    source: nn.Module,
+    inputs: Inputs,
+    plan: Plan,
+    *,
+    labels: Labels | None = None,
+    on_batch: Callable[[Snapshot], None] = lambda snapshot: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Predict on all images and adapt to them; go on where an earlier call was stopped.
+
+    However often the process is killed and started again, the CSV file comes out the same.
+
+    Args:
+        adapter: Of ``source``; in the state in which a new run shall start.
+        source: The network without adaptation, shown some images for comparison.
+        inputs: The images.
+        plan: What to do with them.
+        labels: True classes. They are counted with, and never shown to the adapter.
+        on_batch: Hears of every batch.
+        on_note: Hears of every warning.
+        should_stop: Asked after every batch.
+
+    Returns:
+        What came of it; the record is on disk as well, if the run is finished.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(plan.folder / "lock", f"Another process is writing {plan.out}."):
+        state = _begin(adapter, inputs, plan)
+        began_at, tally = state.position, state.tally
+        file = PredictionsFile(plan.out, state.length, plan.classes)
+
+        def hear(note: str) -> None:
+            if tally.note(note):
+                on_note(note)
+
+        with closing(file), _warnings_to(hear):
+            session = _Session(adapter, source, inputs, plan, labels, file, state)
+            finished = session.run(on_batch, should_stop)
+        record = summarized(state, adapter, plan.classes)
+        if finished:
+            record["left_out"] = inputs.survey().left_out
+            write_atomically(plan.record_file, json.dumps(record, indent=1) + "\n")
+    return Outcome(finished, began_at, record)
+
+
+def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
+    """The state to go on from; a new one is on disk before the first prediction is."""
+    if plan.fresh or not plan.state_file.exists():
+        if plan.out.exists() and not plan.fresh:
+            raise ValueError(
+                f"{plan.out} is there already, and not from a run that could go on: choose "
+                "another `--out`, or overwrite it with `--fresh`."
+            )
+        plan.record_file.unlink(missing_ok=True)
+        state = RunState(plan.settings, tally=Tally(predicted=[0] * len(plan.classes)))
+        save_state(plan.state_file, state, adapter)
+        return state
+    state, tensors = read_state(plan.state_file)
+    state.check_settings(plan.settings, plan.out)
+    if state.position and inputs.name_at(state.position - 1) != state.last_name:
+        raise DataError(
+            f"{inputs.path} has changed since the run was stopped: image number {state.position} "
+            f"was {state.last_name!r}. Start over with `--fresh`."
+        )
+    adapter.load_state_dict(tensors)
+    return state
+
+
+@contextmanager
+def _warnings_to(hear: Callable[[str], None]) -> Iterator[None]:
+    """Hand the adapter's warnings on; Pillow's are about images that are reported anyway."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        warnings.simplefilter("always", DriftnormWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, DriftnormWarning):
+                hear(str(message))
+            else:
+                show_others(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
+
+
+@dataclass
+class _Session:
+    """One process's part of a run."""
+
+    adapter: Adapter
+    source: nn.Module
+    inputs: Inputs
+    plan: Plan
+    labels: Labels | None
+    file: PredictionsFile
+    state: RunState
+
+    def run(self, on_batch: Callable[[Snapshot], None], should_stop: Callable[[], bool]) -> bool:
+        """Returns whether all is done."""
+        plan, state = self.plan, self.state
+        begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
+        unsaved, stopped = 0, False
+        items = self.inputs.stream(
+            plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
+        )
+        with closing(items):
+            while not stopped and (batch := [*islice(items, plan.batch_size)]):
+                entropy = self._predict(batch)
+                elapsed = time.perf_counter() - begun
+                state.tally.seconds = spent + elapsed
+                speed = (state.position - first) / elapsed
+                on_batch(self._snapshot(speed, entropy))
+                unsaved += 1
+                stopped = should_stop()
+                if unsaved >= plan.every or stopped:
+                    save_state(plan.state_file, state, self.adapter)
+                    unsaved = 0
+        if unsaved:
+            save_state(plan.state_file, state, self.adapter)
+        return not stopped
+
+    def _predict(self, batch: Sequence[Item]) -> float:
+        """Answer, write and count a batch; returns its mean entropy."""
+        state = self.state
+        readable = [(i, item.pixels) for i, item in enumerate(batch) if item.pixels is not None]
+        answers = [Answer(None, error=item.error) for item in batch]
+        if readable:
+            x = _tensor([pixels for _, pixels in readable], self.source)
+            given = read_answers(self.adapter(x))
+            for (place, _), answer in zip(readable, given, strict=True):
+                answers[place] = answer
+        names = [item.name for item in batch]
+        labels = [
+            None if self.labels is None else self.labels.of(name, state.position + i)
+            for i, name in enumerate(names)
+        ]
+        if readable and (state.position // self.plan.batch_size) % COMPARE_EVERY == 0:
+            places = [place for place, _ in readable][:COMPARED_IMAGES]
+            self._compare(x[:COMPARED_IMAGES], [(batch[p], answers[p], labels[p]) for p in places])
+        self.file.append(names, answers)
+        state.tally.add(names, answers, labels)
+        state.position += len(batch)
+        state.last_name, state.length = names[-1], self.file.length
+        entropies = [answer.entropy for answer in answers if answer.choice is not None]
+        return sum(entropies) / len(entropies) if entropies else float("nan")
+
+    def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
+        """Ask the source about the same images."""
+        with torch.no_grad():
+            plain = read_answers(self.source(x))
+        tally = self.state.tally
+        for (item, adapted, label), before in zip(shown, plain, strict=True):
+            if adapted.choice is None or before.choice is None:
+                continue
+            tally.compared += 1
+            if label is not None:
+                right = (1, int(before.choice == label), int(adapted.choice == label))
+                tally.judged = [a + b for a, b in zip(tally.judged, right, strict=True)]
+            if adapted.choice != before.choice:
+                tally.changed += 1
+                if len(tally.examples) < MOST_EXAMPLES and item.pixels is not None:
+                    tally.examples.append(
+                        {
+                            "name": item.name,
+                            "source": self.plan.classes[before.choice],
+                            "adapted": self.plan.classes[adapted.choice],
+                            "image": thumbnail(item.pixels),
+                        }
+                    )
+
+    def _snapshot(self, speed: float, entropy: float) -> Snapshot:
+        state, adapter = self.state, self.adapter
+        guard = "ok" if adapter.alarms == 0 else f"{adapter.alarms} alarms"
+        if adapter.last is not None and adapter.last.status not in ("adapted", "empty"):
+            guard = adapter.last.status
+        return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)
+
+
+def _tensor(images: Sequence[Pixels], network: nn.Module) -> Tensor:
+    """Images (H, W, 3) as a batch (N, 3, H, W) in [0, 1], where the network is."""
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    stacked = torch.from_numpy(np.stack(images)).to(device).permute(0, 3, 1, 2)
+    return stacked if stacked.is_floating_point() else stacked.float().div_(255)

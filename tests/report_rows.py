@@ -1,0 +1,50 @@
+"""Rows for the tests of the report: made by `evaluate`'s own pieces from drawn predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from driftnorm.api import adapt
+from driftnorm.evaluate import evaluate
+from driftnorm.protocol import Protocol
+from driftnorm.records import Cell, Row
+
+HOSTILE = "<script>alert(1)</script>"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9"
+    "awAAAABJRU5ErkJggg=="
+)
+STREAMS = (("clean", 0), ("fog", 1), ("fog", 3), ("blur", 1), ("blur", 3))
+COUNT, BATCH, CLASSES = 60, 20, 4
+
+
+def make_rows(
+    methods: Sequence[str] = ("source", "bn", "tent"),
+    streams: Sequence[tuple[str, int]] = STREAMS,
+    model: str = "net@12345678",
+    study: str = "robustness",
+    **protocol: object,
+) -> list[Row]:
+    """Real metrics of a network that a method's name makes better, on streams that get harder."""
+    rows = []
+    for rank, method in enumerate(methods):
+        for shift, severity in streams:
+            how = Protocol("some-c", COUNT, BATCH, (severity,), **protocol)  # type: ignore[arg-type]
+            cell = Cell(study, model, shift, severity, method, how)
+            noise = 0.5 + 0.8 * severity / (1 + rank)
+            adapter = adapt(nn.Identity().eval(), "source")
+            rows.append(Row(cell, evaluate(adapter, _stream(noise)), {"torch": "2"}))
+    return rows
+
+
+def _stream(noise: float) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits that name the true class, less surely the more noise there is."""
+    generator = np.random.default_rng(0)
+    for _ in range(COUNT // BATCH):
+        labels = generator.integers(0, CLASSES, BATCH)
+        logits = 2 * np.eye(CLASSES)[labels] + noise * generator.normal(size=(BATCH, CLASSES))
+        yield torch.from_numpy(logits).float(), torch.from_numpy(labels)
