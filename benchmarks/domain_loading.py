@@ -1,9 +1,11 @@
-"""How fast training batches come: cached arrays augmented in batches against Pillow, one by one.
+"""How fast training batches come: cached arrays augmented by the batch against Pillow per item.
 
-Both do DomainBed's augmentation to the same pictures, in one process and on one thread, in turns, so
-that a busy machine slows both alike. Pillow's side opens a file, cuts, resizes and jitters it with
-Pillow's own operations and makes a tensor, as each of DomainBed's loader processes does. Prints a
-Markdown table: pictures a second, and the ratio of each turn's two times.
+Both do DomainBed's augmentation to the same pictures, in one process and on one thread, in turns,
+so that a busy machine slows both alike. Pillow's side opens a file, cuts, resizes and jitters it
+with Pillow's own operations and makes a tensor, as each of DomainBed's loader processes does; its
+draws are made for one picture at a time. Times are of the processor, not of the clock, so that
+waiting for other programs does not count. Prints a Markdown table: pictures a second, and the ratio
+of the two times of a turn.
 
     python benchmarks/domain_loading.py pacs-160.tar --side 112
 """
@@ -41,8 +43,8 @@ def augmented(path: Path, rng: np.random.Generator, side: int) -> torch.Tensor:
         picture = file.convert("RGB")
     plan = draw_plan(rng, 1, picture.height, picture.width)
     top, left, height, width = plan.boxes[0].tolist()
-    box = (left, top, left + width, top + height)
-    picture = picture.resize((side, side), Image.Resampling.BILINEAR, box)
+    picture = picture.crop((left, top, left + width, top + height))
+    picture = picture.resize((side, side), Image.Resampling.BILINEAR)
     if plan.mirrored[0]:
         picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     for operation in plan.order[0].tolist():
@@ -68,9 +70,21 @@ def pillow_batch(
 
 
 def seconds(load: Callable[[int], object], step: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     load(step)
-    return time.perf_counter() - start
+    return time.process_time() - start
+
+
+def show(taken: dict[str, list[float]], pictures: int) -> None:
+    print("| loading | pictures a second (median) |\n|---|---|")
+    for name, times in taken.items():
+        print(f"| {name} | {pictures / statistics.median(times[1:]):.0f} |")  # the first warms up
+    ratios = sorted(p / c for p, c in zip(taken["Pillow"][1:], taken["cache"][1:], strict=True))
+    quarter = len(ratios) // 4
+    print(
+        f"\nPillow takes {statistics.median(ratios):.2f} times as long "
+        f"(middle half of the turns: {ratios[quarter]:.2f} to {ratios[-1 - quarter]:.2f})."
+    )
 
 
 def main() -> None:
@@ -98,21 +112,12 @@ def main() -> None:
     for step in range(options.turns + 1):
         for name, load in ways.items():
             taken[name].append(seconds(load, step))
-    number = options.batch * len(domains.domains)
     print(
         f"{domains.name}, {options.side} px, {options.batch} pictures of each of "
         f"{len(domains.domains)} domains a step, {options.turns} turns, one thread; "
         f"the cache was made or opened in {opened:.1f} s\n"
     )
-    print("| loading | pictures a second (median) |\n|---|---|")
-    for name, times in taken.items():
-        print(f"| {name} | {number / statistics.median(times[1:]):.0f} |")  # the first warms up
-    ratios = sorted(p / c for p, c in zip(taken["Pillow"][1:], taken["cache"][1:], strict=True))
-    quarter = len(ratios) // 4
-    print(
-        f"\nPillow takes {statistics.median(ratios):.2f} times as long "
-        f"(middle half of the turns: {ratios[quarter]:.2f} to {ratios[-1 - quarter]:.2f})."
-    )
+    show(taken, options.batch * len(domains.domains))
 
 
 if __name__ == "__main__":

@@ -123,23 +123,22 @@ def test_crops_are_pillows(size) -> None:
     plan = draw_plan(np.random.default_rng(2), NUMBER, 30, 30)
     for layout in (torch.contiguous_format, torch.channels_last):
         stored = images.contiguous(memory_format=layout)
-        out = module.crop_and_mirror(stored, plan.boxes, plan.mirrored, size)
-        assert out.dtype == torch.uint8
         for number, image in enumerate(images):
-            top, left, height, width = plan.boxes[number].tolist()
+            box, mirrored = plan.boxes[number].tolist(), bool(plan.mirrored[number])
+            out = module.cut(stored[number], box, mirrored, size)
+            assert out.dtype == torch.uint8
+            top, left, height, width = box
             part = to_pillow(image).crop((left, top, left + width, top + height))
             expected = levels(part.resize(size[::-1], Image.Resampling.BILINEAR))
-            if plan.mirrored[number]:
+            if mirrored:
                 expected = expected.flip(-1)
-            assert (out[number] - expected).abs().max() <= 1
+            assert (out - expected).abs().max() <= 1
 
 
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["brightness", "contrast", "saturation"])
 def test_enhancements_are_pillows_before_rounding(number) -> None:
-    images = pictures()
-    factors = torch.linspace(0.7, 1.3, NUMBER)
-    changed = OPERATIONS[number](images / 255, factors.view(-1, 1, 1, 1)) * 255
-    for image, factor, own in zip(images, factors.tolist(), changed, strict=True):
+    for image, factor in zip(pictures(), np.linspace(0.7, 1.3, NUMBER), strict=True):
+        own = OPERATIONS[number](image / 255, factor) * 255
         expected = levels(pillow_operation(to_pillow(image), number, factor))
         # Pillow cuts off the result, and rounds the luminance it mixes with.
         assert float((own - expected).min()) > -0.3
@@ -148,9 +147,8 @@ def test_enhancements_are_pillows_before_rounding(number) -> None:
 
 def test_hue_is_the_formula_pixel_by_pixel() -> None:
     images = pictures(6, 6).double() / 255
-    turns = torch.linspace(-0.3, 0.3, NUMBER, dtype=torch.float64)
-    changed = OPERATIONS[3](images, turns.view(-1, 1, 1, 1))
-    for image, turn, own in zip(images, turns.tolist(), changed, strict=True):
+    for image, turn in zip(images, np.linspace(-0.3, 0.3, NUMBER), strict=True):
+        own = OPERATIONS[3](image, turn)
         for pixel, result in zip(image.flatten(1).T.tolist(), own.flatten(1).T, strict=True):
             hue, saturation, value = colorsys.rgb_to_hsv(*pixel)
             expected = colorsys.hsv_to_rgb((hue + turn) % 1, saturation, value)
@@ -158,11 +156,11 @@ def test_hue_is_the_formula_pixel_by_pixel() -> None:
 
 
 def test_hue_is_near_pillows_in_bytes() -> None:
-    images = pictures()
-    turns = torch.linspace(-0.3, 0.3, NUMBER)
-    changed = OPERATIONS[3](images / 255, turns.view(-1, 1, 1, 1)) * 255
-    expected = [pillow_hue(to_pillow(i), t) for i, t in zip(images, turns.tolist(), strict=True)]
-    difference = (changed - torch.stack([levels(picture) for picture in expected])).abs()
+    differences = [
+        OPERATIONS[3](image / 255, turn) * 255 - levels(pillow_hue(to_pillow(image), turn))
+        for image, turn in zip(pictures(), np.linspace(-0.3, 0.3, NUMBER), strict=True)
+    ]
+    difference = torch.stack(differences).abs()
     # A step of Pillow's hue is 6 * 255 / 256 levels of a channel. The hue is cut off to a step, the
     # shift to another, with 0.3 more for 255 instead of 256 steps a turn; saturation and result are
     # cut off to a level each.
@@ -171,15 +169,16 @@ def test_hue_is_near_pillows_in_bytes() -> None:
 
 
 def test_each_picture_gets_the_operations_in_its_own_order() -> None:
-    images = pictures() / 255
+    images = pictures()
     plan = draw_plan(np.random.default_rng(3), NUMBER, 30, 30)
-    out = module.jitter(images, plan.order, plan.factors)
+    plan.boxes[:] = (0, 0, 30, 30)
+    plan.mirrored[:] = plan.gray[:] = False
+    out = apply_plan(images, plan, (30, 30))
     for number in range(NUMBER):
-        expected = images[number : number + 1]
+        expected = images[number] / 255
         for operation in plan.order[number].tolist():
-            factor = torch.tensor([[[[plan.factors[number, operation]]]]], dtype=torch.float32)
-            expected = OPERATIONS[operation](expected, factor)
-        assert torch.allclose(out[number], expected[0], atol=1e-6)
+            expected = OPERATIONS[operation](expected, plan.factors[number, operation])
+        assert torch.allclose(out[number], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(30, 30), (24, 24)])

@@ -58,7 +58,7 @@ def literal_generator(hparams_seed: int, trial_seed: int, name: str) -> np.rando
         ("irm", "penalty_weight", "irm_lambda", lambda r: 10 ** r.uniform(-1, 5)),
         ("irm", "anneal_steps", "irm_penalty_anneal_iters", lambda r: int(10 ** r.uniform(0, 4))),
         ("mtl", "ema", "mtl_ema", lambda r: r.choice([0.5, 0.9, 0.99, 1.0])),
-        ("sagnet", "adversarial_weight", "sag_w_adv", lambda r: 10 ** r.uniform(-2, 1)),
+        ("sagnet", "w_adv", "sag_w_adv", lambda r: 10 ** r.uniform(-2, 1)),
         ("rsc", "f_drop", "rsc_f_drop_factor", lambda r: r.uniform(0, 0.5)),
         ("rsc", "b_drop", "rsc_b_drop_factor", lambda r: r.uniform(0, 0.5)),
     ],
@@ -92,7 +92,7 @@ def test_defaults() -> None:
         "mmd": {"gamma": 1},
         "irm": {"penalty_weight": 100, "anneal_steps": 500},
         "mtl": {"ema": 0.99},
-        "sagnet": {"adversarial_weight": 0.1},
+        "sagnet": {"w_adv": 0.1},
         "rsc": {"f_drop": 1 / 3, "b_drop": 1 / 3},
     }
     for name in TWELVE:

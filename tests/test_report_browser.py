@@ -1,4 +1,4 @@
-"""The report in a real headless Chromium, driven over a pipe: no package beyond the standard library.
+"""The report in a real headless Chromium, driven over a pipe with the standard library alone.
 
 Set ``DRIFTNORM_CHROMIUM`` to a browser that is not on the path.
 """
@@ -33,10 +33,10 @@ BECOME = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
     "os.execv(sys.argv[3], sys.argv[3:])"
 )
-FLAGS = (
-    "--headless=new --remote-debugging-pipe --no-sandbox --disable-gpu --no-first-run "
-    "--disable-background-networking --disable-dev-shm-usage --hide-scrollbars"
-).split()
+FLAGS = [
+    *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
+    *("--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage"),
+]
 
 
 def high(descriptor: int) -> int:
@@ -52,9 +52,9 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         (read_theirs, write_ours), (read_ours, write_theirs) = os.pipe(), os.pipe()
         read_theirs, write_theirs = high(read_theirs), high(write_theirs)
+        become = [sys.executable, "-c", BECOME, str(read_theirs), str(write_theirs)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", BECOME, str(read_theirs), str(write_theirs), str(CHROMIUM)]
-            + [*FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [*become, str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(read_theirs, write_theirs),
             stderr=subprocess.DEVNULL,
         )
@@ -210,7 +210,7 @@ def test_it_opens_quietly_and_asks_nobody(opened: Browser, address: str) -> None
 def test_the_policy_lets_no_other_script_run(opened: Browser) -> None:
     opened.run(
         "document.body.append(Object.assign(document.createElement('script'), {text: 'bad = 1'}))"
-    )  # noqa: E501
+    )
     assert opened.run("typeof bad") == "undefined"
     assert any("Content Security Policy" in json.dumps(event) for event in opened.complaints())
 

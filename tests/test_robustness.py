@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import MethodSpec, parse_method
-from driftnorm.models import build
+from driftnorm.models import build, load
 from driftnorm.records import Failure, Row, RowStore, load_rows
+from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.robustness.grid import Study
 from driftnorm.robustness.paper import DETAILED, MEAN
-from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.robustness.presets import find_preset
 from driftnorm.robustness.views import (
     detailed_table,
     severity_table,
@@ -118,6 +120,152 @@ def test_a_failing_cell_is_told_and_the_rest_goes_on(data: str, tmp_path: Path) 
     assert {f.cell.shift for f in failures} == {"frost"}
     assert len(rows_of(results)) == 4
     assert "frost" in failures[0].error.lower()
+
+
+def test_failures_stay_on_disk_until_the_cell_succeeds(data: str, tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "rows")
+    small = study(data, "source", corruptions=("frost",), severities=(5,))
+    (failure,) = replace(small, frost=str(tmp_path / "nowhere")).run(store)
+    assert [*store.failures()] == [failure]
+    assert [*store.rows()] == []
+    (row,) = replace(small, frost="procedural").run(store)
+    assert isinstance(row, Row)
+    assert row.cell == failure.cell
+    assert row.metrics["note"] == "frost is procedural"
+    assert [*store.failures()] == []
+    assert [*store.rows()] == [Row.from_json(row.to_json())]
+
+
+def test_presets_say_what_the_papers_ran() -> None:
+    assert find_preset("tent-cifar").severities == (5,)
+    assert find_preset("paper").severities == (1, 2, 3, 4, 5)
+    for name, batch, rate, optimizer in (
+        ("paper", 200, 1e-3, "adam"),
+        ("tent-cifar", 200, 1e-3, "adam"),
+        ("paper-imagenet", 64, 2.5e-4, "sgd"),
+        ("tent-imagenet", 64, 2.5e-4, "sgd"),
+    ):
+        preset = find_preset(name)
+        assert preset.batch_size == batch
+        tent = parse_method("tent").with_defaults(preset.optimising).recipe()
+        assert (tent.lr, tent.optimizer, tent.steps) == (rate, optimizer, 1), name
+    own = parse_method("tent:lr=0.5").with_defaults(find_preset("paper").optimising)
+    assert own.recipe().lr == 0.5  # a method's own option wins
+    with pytest.raises(ValueError, match="Did you mean 'tent-cifar'"):
+        find_preset("tent-cifr")
+
+
+def test_a_presets_options_reach_only_methods_with_gradient_steps(data: str) -> None:
+    small = study(data, "source", "tent", optimising=find_preset("paper-imagenet").optimising)
+    options = {cell.method: cell.options for cell in small.cells()}
+    assert options["source"] == ()
+    assert dict(options["tent"])["optimizer"] == "sgd"
+    assert small.complete(small.methods[1]).recipe().lr == 2.5e-4
+
+
+PICTURE_NETWORK = """
+import torch
+
+def tiny():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 7, stride=16), torch.nn.BatchNorm2d(4), torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(4, 2),
+    )
+
+class Moody(torch.nn.Module):
+    def forward(self, x):
+        return {}["logits"]
+
+def broken():
+    return torch.nn.Sequential(torch.nn.BatchNorm2d(3), Moody())
+"""
+
+
+@pytest.fixture
+def picture_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"networks_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(PICTURE_NETWORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:tiny"
+
+
+@pytest.fixture
+def imagenet_c(tmp_path: Path) -> Path:
+    """Two corruptions in the folder of their group, two classes, three pictures each."""
+    root, generator = tmp_path / "imagenet-c", np.random.default_rng(0)
+    for corruption in ("fog", "snow"):
+        for number, name in enumerate(("n01", "n02")):
+            folder = root / "weather" / corruption / "3" / name
+            folder.mkdir(parents=True)
+            for index in range(3):
+                pixels = generator.integers(0, 120, (20, 20, 3)) + 100 * number
+                Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{index}.JPEG")
+    return root
+
+
+def test_folders_of_imagenet_c(imagenet_c: Path, picture_network: str, tmp_path: Path) -> None:
+    small = study(
+        str(imagenet_c),
+        *("source", "bn", "tent"),
+        model=picture_network,
+        corruptions=("fog", "snow"),
+        severities=(3,),
+        batch_size=4,
+    )
+    rows = rows_of(small.run(RowStore(tmp_path / "rows")))
+    assert len(rows) == 2 * 3
+    for row in rows:
+        assert row.cell.protocol.data == "imagenet-c"
+        assert (row.cell.protocol.order, row.cell.protocol.count) == ("shuffled", 6)
+        assert len(row.metrics["online_error"]) == 2  # 4 and 2 pictures
+    stream = small.images(rows[0].cell)
+    assert sorted(stream.labels.tolist()) == [0, 0, 0, 1, 1, 1]
+    assert stream.labels.tolist() != [0, 0, 0, 1, 1, 1]  # not sorted by class
+    x = torch.from_numpy(stream.load().images).permute(0, 3, 1, 2).float() / 255
+    assert x.shape == (6, 3, 224, 224)
+    with torch.no_grad():
+        wrong = load(picture_network)(x).argmax(dim=1).numpy() != stream.labels
+    source = next(r for r in rows if r.cell.method == "source" and r.cell.shift == "fog")
+    assert source.metrics["error"] == pytest.approx(wrong.mean())
+
+
+def test_a_list_of_pictures_is_named_in_the_protocol(
+    imagenet_c: Path, picture_network: str, tmp_path: Path
+) -> None:
+    subset = tmp_path / "few.txt"
+    subset.write_text("n01/0.JPEG\nn02/2.JPEG\n")
+    changes = {"model": picture_network, "subset": str(subset), "severities": (3,)}
+    small = study(str(imagenet_c), "source", **changes, corruptions=("fog",))
+    (cell,) = small.cells()
+    assert (cell.protocol.data, cell.protocol.count) == ("imagenet-c (few)", 2)
+    with pytest.raises(ValueError, match="`subset`"):
+        replace(small, data=str(tmp_path)).cells()
+
+
+def test_no_more_pictures_than_there_are(
+    imagenet_c: Path, picture_network: str, tmp_path: Path
+) -> None:
+    clean = str(imagenet_c / "weather" / "fog" / "3")  # a folder of pictures like any other
+    changes = {"model": picture_network, "corruptions": ("contrast",), "severities": (1,)}
+    spread = study(clean, "source", limit=2, **changes)
+    assert sorted(spread.images(spread.cells()[0]).labels.tolist()) == [0, 1]
+    with pytest.raises(ValueError, match="from 1 to that, got 7"):
+        study(clean, "source", limit=7, **changes).cells()
+
+
+def test_whatever_a_network_raises_becomes_a_failure(
+    data: str, picture_network: str, tmp_path: Path
+) -> None:
+    broken = picture_network.replace("tiny", "broken")
+    results = [*study(data, "source", model=broken, severities=(1,)).run(RowStore(tmp_path / "r"))]
+    assert [result.error for result in results] == ["KeyError: 'logits'"] * 2
+
+
+def test_labels_without_a_corruption_are_no_released_layout(tmp_path: Path) -> None:
+    np.save(tmp_path / "labels.npy", np.zeros(10, dtype=np.int64))
+    with pytest.raises(ValueError, match=r"no corruption such as fog\.npy"):
+        study(str(tmp_path), "source").cells()
 
 
 def test_clean_data_and_released_layout(data: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from driftnorm.recipe import Recipe
 from driftnorm.recipes import build
 from driftnorm.selection import First, Last
 
-__all__ = ["MethodSpec", "parse_method"]
+__all__ = ["MethodSpec", "parse_method", "read_options"]
 
 _PLACES = {"first": First, "last": Last}
 
@@ -46,15 +47,24 @@ def parse_method(text: str) -> MethodSpec:
     (('theta', 0.5),)
     """
     name, _, rest = text.partition(":")
-    options = []
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"expected `key=value` after the colon of {text!r}, got {part!r}.")
-        options.append((key.strip(), _read(value.strip())))
-    spec = MethodSpec(name.strip(), tuple(sorted(options)))
+    spec = MethodSpec(name.strip(), read_options(filter(None, rest.split(","))))
     spec.recipe()
     return spec
+
+
+def read_options(words: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+    """Read ``key=value`` words: numbers, truth values, else text; sorted by key.
+
+    >>> read_options(["theta=0.5", "statistics=source"])
+    (('statistics', 'source'), ('theta', 0.5))
+    """
+    options = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"expected an option as `key=value`, got {word!r}.")
+        options.append((key.strip(), _read(value.strip())))
+    return tuple(sorted(options))
 
 
 def _read(value: str) -> Any:

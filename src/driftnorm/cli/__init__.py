@@ -41,6 +41,16 @@ bench.command(
     name="robustness",
     help="Measure methods on corrupted images.",
 )
+bench.command(
+    "driftnorm.cli.bench_domains:bench_domains",
+    name="domains",
+    help="Adapt networks trained on domains to the one they never saw.",
+)
+bench.command(
+    "driftnorm.cli.bench_fine_tuned:bench_fine_tuned",
+    name="fine-tuned",
+    help="Fine-tune on 14 corruptions, meet the 15th.",
+)
 app.command(bench)
 app.command("driftnorm.cli.table:table", name="table", help="Make a table from rows.")
 train = cyclopts.App(name="train", help="Train networks.")
@@ -48,6 +58,11 @@ train.command(
     "driftnorm.cli.train_robust:train_robust",
     name="robust",
     help="Train an augmentation baseline into a self-describing checkpoint.",
+)
+train.command(
+    "driftnorm.cli.train_domains:train_domains",
+    name="domains",
+    help="Train on all domains but the tested one.",
 )
 app.command(train)
 

@@ -89,7 +89,7 @@ def diagnose(
             opened.network,
             _shown(batches, bar),
             methods=methods or METHODS,
-            most_batches=len(batches),
+            most_batches=limit // batch_size,
         )
     if as_json:
         print(found.to_json())
@@ -101,7 +101,7 @@ def diagnose(
 
 def _shown(batches: SampledBatches, bar: Bar) -> Iterator[Batch]:
     for done, batch in enumerate(batches):
-        bar("batches", done, len(batches))
+        bar("batches", done, batches.total)
         yield batch
 
 

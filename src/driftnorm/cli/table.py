@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Row, load_rows
 from driftnorm.robustness.views import VIEWS, find_view
@@ -17,8 +18,8 @@ __all__ = ["table"]
 
 
 def table(
-    name: str,
-    rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],
+    name: str = "",
+    rows: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
     *,
     form: Literal["text", "markdown", "csv", "latex"] = "text",
     methods: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
@@ -28,7 +29,7 @@ def table(
     Parameters
     ----------
     name
-        Which table; ``driftnorm table list .`` says what there is.
+        Which table; without a name, `driftnorm table` lists what there is.
     rows
         Folders of rows, or .jsonl files; what they hold is put together.
     form
@@ -37,11 +38,14 @@ def table(
     Methods:
         Only these, in this order; default: all that the rows hold.
     """
-    if name == "list":
-        for each, view in VIEWS.items():
-            print(f"{each:<14}{view.help}")
+    views = {**VIEWS, **DOMAIN_VIEWS}
+    if not name:
+        for each, known in views.items():
+            print(f"{each:<18}{known.help}")
         return
-    view = find_view(name)
+    view = find_view(name, views)
+    if not rows:
+        raise ValueError("give the rows too: folders of rows, or .jsonl files.")
     found = view.make(chosen([row for path in rows for row in load_rows(path)], methods))
     if form == "text":
         Console().print(found.to_rich())

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import torch
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.cli.training_bar import TrainingBar
 from driftnorm.data.cifar import Split
 from driftnorm.data.image_set import ImageSet
 from driftnorm.data.opening import load_clean
@@ -25,12 +23,10 @@ from driftnorm.training import (
     RobustTraining,
     make_recipe,
 )
-from driftnorm.training.loop import Progress as TrainingProgress
 
 __all__ = ["train_robust"]
 
 SHORT_MINUTES = 20.0
-SPEED_MEMORY = 0.9  # how much of the shown speed is that of earlier steps
 
 
 def train_robust(
@@ -114,16 +110,7 @@ def train_robust(
     folder = out or Path("runs/robust") / f"{recipe}-{model.replace(':', '-')}-s{seed}"
     training, test = _images(data, test_data)
     console = Console()
-    with Progress(
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as bar:
-        watcher = _Watcher(bar, recipe, job.optimization.batch_size)
+    with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
         outcome = job.run(
             training,
             test,
@@ -168,39 +155,6 @@ def _small_images(path: Path, split: Split) -> ImageSet:
             "files, or an .npz file with images, labels and classes."
         )
     return found
-
-
-class _Watcher:
-    """Puts loss, accuracy and speed into the progress bar."""
-
-    def __init__(self, bar: Progress, recipe: str, batch_size: int) -> None:
-        self.bar, self.recipe, self.batch_size = bar, recipe, batch_size
-        self.task = bar.add_task("starting", total=None, numbers="")
-        self.last, self.duration = time.perf_counter(), 0.0
-
-    def tell(self, text: str) -> None:
-        self.bar.update(self.task, description=f"{self.recipe}: {text}")
-        self.last = time.perf_counter()
-
-    def step(self, progress: TrainingProgress, losses: Mapping[str, float]) -> None:
-        now = time.perf_counter()
-        memory = SPEED_MEMORY if self.duration else 0.0
-        self.duration = memory * self.duration + (1 - memory) * (now - self.last)
-        self.last = now
-        numbers = (
-            f"loss {losses['loss']:.3f}, accuracy {100 * losses['accuracy']:.0f} %, "
-            f"{self.batch_size / self.duration:.0f} images/s"
-        )
-        self.bar.update(self.task, completed=progress.step, total=progress.steps, numbers=numbers)
-
-    def record(self, record: Mapping[str, float]) -> None:
-        measured = ", ".join(
-            f"{name.replace('_', ' ')} {value:.4f}"
-            for name, value in record.items()
-            if name not in ("step", "seconds")
-        )
-        minutes = record["seconds"] / 60
-        self.bar.console.print(f"step {record['step']:.0f}, {minutes:.1f} minutes: {measured}")
 
 
 def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Path) -> None:

@@ -43,10 +43,14 @@ class Diagnosis:
     def verdict(self) -> str:
         """The answer in one sentence."""
         if self.outcome == "mend":
-            return f"No verdict yet: {self.findings[0].text.rstrip('.')}."
+            first = self.findings[0]
+            answer = "Nothing to adapt" if first.kind == "no-batch-norm" else _ANSWERS["mend"]
+            return f"{answer}: {first.text}"
         return f"{_ANSWERS[self.outcome]}: {self._evidence()}."
 
     def _evidence(self) -> str:
+        if self.outcome == "harm" and any(f.kind == "class-order" for f in self.findings):
+            return "they come ordered by class, which misleads statistics; shuffle them first"
         source, drift = self.run.trials[0], self.run.drift.mean
         where = "there are no source statistics to compare with"
         if not math.isnan(drift):
@@ -68,9 +72,6 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """Everything, as JSON; what is not a number is null."""
-        run = dataclasses.asdict(self.run)
-        for key in ("order", "labels"):  # one entry an image: for the computation only
-            del run[key]
         facts = {
             "verdict": self.verdict(),
             "outcome": self.outcome,
@@ -79,7 +80,7 @@ class Diagnosis:
             "inventory": dataclasses.asdict(self.inventory),
             "drift_mean": self.run.drift.mean,
             "drift_chance": self.run.drift.chance,
-            **run,
+            **dataclasses.asdict(self.run),
         }
         return json.dumps(_plain(facts), allow_nan=False)
 
@@ -169,7 +170,7 @@ _ANSWERS: dict[Outcome, str] = {
     "no help": "The data have drifted, but adapting batch norm is not likely to help",
     "harm": "Do not adapt to these images as they come",
     "unclear": "Unclear without labels on some images",
-    "mend": "",
+    "mend": "No verdict yet",
 }
 
 

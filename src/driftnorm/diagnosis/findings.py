@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import sqrt
 
 from driftnorm.diagnosis.inventory import Inventory
+from driftnorm.diagnosis.order import LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
 
-__all__ = ["Finding", "find", "serial_excess"]
+__all__ = ["Finding", "find"]
 
 FEW_IMAGES = 64
 SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
-# A sorted stream has an excess near the source's accuracy; shuffled ones stray by one z.
-ORDERED_EXCESS, ORDERED_Z = 0.1, 4.0
 # Between what a missed division by sigma does (0.23 and less) and what fog does (0.42).
 SCALE_LOW, SCALE_HIGH, SAME_FOR_ALL = 0.33, 3.0, 0.3
 
@@ -45,32 +41,14 @@ def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, 
         run: What was measured.
         normalizes: Whether the network normalises its input itself, and so wants it in [0, 1].
     """
-    found = [*_of_input(run, normalizes), *_of_network(inventory, run), *_of_stream(run)]
+    found = [
+        *_of_input(run, normalizes),
+        *_of_statistics(inventory),
+        *_of_safety(inventory, run),
+        *_of_amount(run),
+        *_of_classes(run),
+    ]
     return tuple(sorted(found, key=lambda finding: not finding.severe))
-
-
-def serial_excess(classes: Sequence[int]) -> tuple[float, float]:
-    """How much more often neighbours are of one class than in a shuffled stream.
-
-    Args:
-        classes: Of each image, in order.
-
-    Returns:
-        The excess (0 shuffled, 1 fully sorted), and by how many standard errors it is not 0.
-
-    >>> serial_excess([0] * 50 + [1] * 50)[0] > 0.9
-    True
-    """
-    pairs = len(classes) - 1
-    if pairs < 1:
-        return 0.0, 0.0
-    total = len(classes)
-    expected = sum(n * (n - 1) for n in Counter(classes).values()) / (total * (total - 1))
-    if expected >= 1:
-        return 0.0, 0.0
-    same = sum(a == b for a, b in pairwise(classes)) / pairs
-    error = sqrt(max(expected * (1 - expected), 1 / total) / pairs)
-    return (same - expected) / (1 - expected), (same - expected) / error
 
 
 def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
@@ -86,8 +64,9 @@ def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
                 "normalisation",
                 False,
                 f"all channels of the first batch-norm layer (`{first.name}`) vary "
-                f"{first.scale:.2g} times as much as in training. Unless the pictures have such a contrast, the mean "
-                "and standard deviation of the normalisation are not those of the training.",
+                f"{first.scale:.2g} times as much as in training. Unless the pictures have such "
+                "a contrast, the mean and standard deviation of the normalisation are not those of "
+                "the training.",
             )
     if run.broken:
         yield Finding(
@@ -118,7 +97,7 @@ def _wrong_range(looks: Looks, normalizes: bool) -> str | None:
     return None
 
 
-def _of_network(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
+def _of_statistics(inventory: Inventory) -> Iterator[Finding]:
     if not inventory.layers:
         yield Finding(
             "no-batch-norm",
@@ -140,9 +119,12 @@ def _of_network(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
             "no-statistics",
             False,
             f"{_some(missing)} {_have(missing)} no statistics of the training and normalise by "
-            "each batch; methods that mix with the source's (bn-prior, alpha-bn, theta < 1) cannot be "
-            "used.",
+            "each batch; methods that mix with the source's (bn-prior, alpha-bn, theta < 1) cannot "
+            "be used.",
         )
+
+
+def _of_safety(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
     if inventory.active_dropout:
         yield Finding(
             "training-mode",
@@ -166,7 +148,7 @@ def _of_network(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
         )
 
 
-def _of_stream(run: DryRun) -> Iterator[Finding]:
+def _of_amount(run: DryRun) -> Iterator[Finding]:
     if run.images < FEW_IMAGES:
         yield Finding(
             "few-images",
@@ -181,13 +163,17 @@ def _of_stream(run: DryRun) -> Iterator[Finding]:
             f"statistics of a batch of {max(run.batch_sizes)} are mostly noise: use larger "
             "batches, running statistics (gprebn, bn:running=True) or a source prior (bn-prior).",
         )
-    by_whom, order = ("true", run.labels) if run.labels else ("predicted", run.order)
-    excess, z = serial_excess(order)
-    if excess > ORDERED_EXCESS and z > ORDERED_Z:
+
+
+def _of_classes(run: DryRun) -> Iterator[Finding]:
+    ordered = [who for who, serial in run.serial.items() if serial.ordered]
+    if ordered:
+        whose = "true" if LABELS in ordered else "predicted"
+        excess = max(run.serial[who].excess for who in ordered)
         yield Finding(
             "class-order",
             False,
-            f"the stream is ordered by class: the {by_whom} class of an image is that of the one "
+            f"the stream is ordered by class: the {whose} class of an image is that of the one "
             f"before far too often (excess {excess:.2f}; 0 is shuffled, 1 is sorted). Statistics "
             "of such batches mislead: shuffle the images.",
         )
@@ -197,8 +183,9 @@ def _of_stream(run: DryRun) -> Iterator[Finding]:
             "narrow",
             False,
             f"without adaptation, the predictions crowd on few of the {run.classes} classes "
-            f"(spread {source.spread:.2f} of 1). Either the shift makes the network say so, and adapting "
-            "helps, or the images really are of few classes, and adapting harms. Look at some.",
+            f"(spread {source.spread:.2f} of 1). Either the shift makes the network say so, "
+            "and adapting helps, or the images really are of few classes, and adapting harms. "
+            "Look at some.",
         )
     for trial in run.trials:
         if trial.alarms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import count, islice
 from typing import ClassVar
 
 import numpy as np
@@ -30,9 +30,10 @@ class SampledBatches:
         preprocessing: How they become the network's input.
         labels: Their true classes, if known.
         batch_size: Images a batch; an unreadable one leaves its place empty.
-        limit: At most so many images, rounded down to whole batches.
+        limit: At most so many images, rounded down to whole batches; None takes all.
 
     Attributes:
+        total: How many batches; None where only reading them all would tell.
         unreadable: Names of images that could not be read, with the reasons, so far.
     """
 
@@ -43,33 +44,38 @@ class SampledBatches:
         labels: Labels | None = None,
         *,
         batch_size: int = 64,
-        limit: int = 1280,
+        limit: int | None = 1280,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
-        if limit < batch_size:
+        if limit is not None and limit < batch_size:
             raise ValueError(
                 f"`limit` must allow for one batch of {batch_size} images, got {limit}."
             )
         self._wanted, self._labels, self._batch_size = preprocessing, labels, batch_size
-        images, most = inputs.survey().images, limit // batch_size
-        # Where nobody knows how many there are, the first ones must do.
-        there = most if images is None else max(1, -(-images // batch_size))
-        count = min(most, there)
-        self._numbers = [i * there // count for i in range(count)]
-        self._chosen = _Chosen(inputs, batch_size, self._numbers)
+        self._inputs = inputs
+        self._numbers: list[int] | None = None
+        images = inputs.survey().images
+        self.total = None if images is None else -(-images // batch_size)
+        if limit is not None:
+            most = limit // batch_size
+            # Where nobody knows how many there are, the first ones must do.
+            there = most if self.total is None else self.total
+            self.total = min(most, there)
+            self._numbers = [i * there // self.total for i in range(self.total)]
+            self._inputs = _Chosen(inputs, batch_size, self._numbers)
         self.unreadable: list[tuple[str, str]] = []
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
     def __iter__(self) -> Iterator[Batch]:
         """Images (N, 3, H, W) in [0, 1], and their classes (-1 where unknown) or None."""
         self.unreadable = []
-        items = self._chosen.stream(self._wanted, ahead=self._batch_size)
-        with closing(items):
-            for number in self._numbers:
-                batch = self._gathered(number, [*islice(items, self._batch_size)])
+        stream = self._inputs.stream(self._wanted, ahead=self._batch_size)
+        with closing(stream) as items:
+            for number in count() if self._numbers is None else self._numbers:
+                taken = [*islice(items, self._batch_size)]
+                if not taken:
+                    return
+                batch = self._gathered(number, taken)
                 if batch is not None:
                     yield batch
 

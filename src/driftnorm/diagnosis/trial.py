@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.diagnosis.drift import Drift, DriftMeter
+from driftnorm.diagnosis.order import LABELS, Serial, serial
 from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import read_signals
 from driftnorm.method_spec import parse_method
@@ -93,8 +94,8 @@ class DryRun:
         looks: Range of the input.
         drift: Of the statistics.
         trials: The source first.
-        order: The source's predicted class of each image, in order (empty for dense predictions).
-        labels: True classes; -1 where unknown; empty without labels.
+        serial: Whether neighbours are alike, by each method's predictions and by the labels;
+            empty for dense predictions.
         classes: How many outputs the network has.
         repeatable: Whether the source answers the same images twice in the same way.
     """
@@ -105,8 +106,7 @@ class DryRun:
     looks: Looks
     drift: Drift
     trials: tuple[Trial, ...]
-    order: tuple[int, ...]
-    labels: tuple[int, ...]
+    serial: dict[str, Serial]
     classes: int
     repeatable: bool
 
@@ -207,8 +207,7 @@ class _Run:
             looks=self.looks,
             drift=drift,
             trials=tuple(self._trial(name, predictions, truth, classes) for name in predictions),
-            order=tuple(predictions["source"].tolist()) if logits.dim() == 2 else (),
-            labels=tuple(truth.tolist()),
+            serial=_serials(predictions, truth) if logits.dim() == 2 else {},
             classes=classes,
             repeatable=torch.allclose(again, logits, rtol=1e-3, atol=1e-4),
         )
@@ -241,6 +240,12 @@ def _scored(own: Tensor, source: Tensor, truth: Tensor) -> tuple[float | None, I
         return None, None
     right, before = ((p[known] == truth[known]).numpy().astype(np.float64) for p in (own, source))
     return float(right.mean()), paired_interval([right - before])
+
+
+def _serials(predictions: dict[str, Tensor], truth: Tensor) -> dict[str, Serial]:
+    found = {name: serial(classes.tolist()) for name, classes in predictions.items()}
+    known = truth[truth >= 0].tolist()
+    return {**found, LABELS: serial(known)} if known else found
 
 
 def _distance(before: nn.Module, after: nn.Module) -> float:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from driftnorm.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["Algorithm", "DomainBatch", "Minibatch", "descend"]
+__all__ = ["Algorithm", "DomainBatch", "Minibatch", "descend", "mean_cross_entropy"]
 
 
 @dataclasses.dataclass(frozen=True)

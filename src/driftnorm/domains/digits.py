@@ -1,8 +1,8 @@
 """RotatedMNIST and ColoredMNIST: domains made of MNIST's 70,000 digits.
 
-All digits are shuffled and dealt to the domains in turn. Shuffle and noise are drawn from a torch
-generator of their own in the order in which DomainBed draws them from the global one, so that with
-DomainBed's ``--seed`` a domain holds DomainBed's images. No augmentation belongs to these sets.
+All digits are shuffled and dealt to the domains in turn. DomainBed draws the shuffle, then each
+domain's wrong labels and colours, from torch's global generator; here the same draws come from a
+generator of their own, so nothing else changes them. No augmentation belongs to these sets.
 """
 
 from __future__ import annotations

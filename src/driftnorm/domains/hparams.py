@@ -91,7 +91,7 @@ OWN: dict[str, dict[str, Hparam]] = {
     },
     "arm": {},
     "mtl": {"ema": Hparam(0.99, "mtl_ema", _one_of(0.5, 0.9, 0.99, 1.0))},
-    "sagnet": {"adversarial_weight": Hparam(0.1, "sag_w_adv", _power(10, -2, 1))},
+    "sagnet": {"w_adv": Hparam(0.1, "sag_w_adv", _power(10, -2, 1))},
     "rsc": {
         "f_drop": Hparam(1 / 3, "rsc_f_drop_factor", _uniform(0, 0.5)),
         "b_drop": Hparam(1 / 3, "rsc_b_drop_factor", _uniform(0, 0.5)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,18 +96,17 @@ def open_domains(
             f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong."
         )
     classes = tuple(next(iter(survey.pictures.values())))
-    domains = tuple(
-        Domain(
-            domain,
-            tuple(path for label in classes for path in pictures[label]),
-            np.repeat(np.arange(len(classes)), [len(pictures[label]) for label in classes]),
-        )
-        for domain, pictures in survey.pictures.items()
-    )
+    domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())
     note = ""
     if survey.deviations:
         note = f"not {survey.name} as published: {_listed(survey.deviations)}"
     return DomainSet(survey.name, classes, domains, survey.root, survey.version, note)
+
+
+def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> Domain:
+    counts = [len(paths) for paths in classes.values()]
+    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return Domain(name, tuple(path for paths in classes.values() for path in paths), labels)
 
 
 def survey_domains(

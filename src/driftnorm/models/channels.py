@@ -45,4 +45,4 @@ def example_images(network: nn.Module, size: int, number: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     shape = (number, convolution.in_channels, size, size)
     images = torch.rand(shape, generator=generator, device="cpu")
-    return images.to(convolution.weight.device)
+    return images.to(convolution.weight)

@@ -84,7 +84,7 @@ def with_mtl_head(network: nn.Module, embedding: Embedding = "mean") -> nn.Modul
         raise ValueError(f"{type(network).__name__} has no linear classifier to replace.")
     name, linear = head
     new = MtlHead(linear.in_features, linear.out_features, embedding)
-    network.set_submodule(name, new.to(linear.weight.device))
+    network.set_submodule(name, new.to(linear.weight))
     return network
 
 
@@ -107,10 +107,10 @@ class ArmNetwork(nn.Module):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive whole number, got {value!r}.")
         stem = first_convolution(network)
-        channels, device = stem.in_channels, stem.weight.device
+        channels = stem.in_channels
         set_in_channels(network, channels + context_channels)
         self.group_size, self.context_channels = group_size, context_channels
-        self.context = _context_network(channels, context_channels).to(device)
+        self.context = _context_network(channels, context_channels).to(stem.weight)
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ __all__ = ["PLOTS", "Plot", "find_plot"]
 
 _ERROR = "error (%)"
 _BINS = 15  # as `evaluate` has them
+_DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful says nothing
 _ROUNDING = 5e-5  # to which `evaluate` keeps a bin's confidence
 
 
@@ -100,10 +101,12 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
         ]
         count, confidence, accuracy = _pooled(own)
         gap = float((count * np.abs(accuracy - confidence)).sum() / count.sum())
-        points = (tuple(confidence.tolist()), tuple(accuracy.tolist()))
+        many = count >= _DRAWN_PART * count.sum()
+        points = (tuple(confidence[many].tolist()), tuple(accuracy[many].tolist()))
         series.append(Series(method, *points, remark=f"ECE {gap:.3f}"))
     note = (
-        f"Bins of confidence pooled over {len(streams) // len(series)} streams. {note_of(streams)}"
+        f"Bins of confidence pooled over {len(streams) // len(series)} streams; those with less "
+        f"than {_DRAWN_PART:.1%} of the samples are not drawn. {note_of(streams)}"
     )
     labels = ("confidence", "accuracy")
     return Figure("Calibration", *labels, tuple(series), note, unit_square=True)

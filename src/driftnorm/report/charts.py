@@ -74,7 +74,7 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(step * i, 12) for i in range(first, max(last, first + 1) + 1)]
+    return [float(f"{step * i:.12g}") for i in range(first, max(last, first + 1) + 1)]
 
 
 def shorten(text: str, limit: int) -> str:
@@ -108,24 +108,27 @@ def bar_chart(
     width, left, right, step = 340, 104, 296, 19
     height = step * len(bars) + 6
     scale = (right - left) / (top or 1)
-    marks = []
-    for index, bar in enumerate(bars):
-        y = 3 + index * step
-        own = bar.value
-        marks.append(
-            tag("text", shorten(bar.name, 16), x=left - 6, y=y + 13, class_="name", data_end=True)
+    marks, words = [], []
+    for index, (name, slot, value, tip) in enumerate(bars):
+        y, length = 3 + index * step, (value or 0) * scale
+        size = {
+            "height": step - 5,
+            "width": max(length, 2.0),
+            "rx": 2,
+        }  # what is there can be pointed at
+        if value is not None:
+            marks.append(_mark("rect", slot, tip, x=left, y=y + 2, **size))
+        label = "no row" if value is None else f"{value:,.{digits}f}"
+        name = shorten(name, 16)
+        words.append(tag("text", name, x=left - 6, y=y + 13, data_end=True))
+        words.append(
+            tag("text", label, x=left + 5 + length, y=y + 13, class_="halo", data_slot=slot)
         )
-        if own is not None:
-            marks.append(_mark("rect", bar.slot, bar.tip, x=left, y=y + 2, height=step - 5,
-                               width=max(own * scale, 0.5), rx=2))  # fmt: skip
-        x = left + 5 + (own or 0) * scale
-        label = "no row" if own is None else f"{own:,.{digits}f}"
-        marks.append(tag("text", label, x=x, y=y + 13, class_="value", data_slot=bar.slot))
+    lines = [tag("line", x1=left, x2=left, y1=0, y2=height, class_="axis")]
     if reference is not None:
         x = left + reference * scale
-        marks.append(tag("line", x1=x, x2=x, y1=0, y2=height, class_="reference"))
-    axis = tag("line", x1=left, x2=left, y1=0, y2=height, class_="axis")
-    return _figure(title, width, height, joined(axis, marks))
+        lines.append(tag("line", x1=x, x2=x, y1=0, y2=height, class_="reference"))
+    return _figure(title, width, height, joined(marks, lines, words))
 
 
 def line_chart(
@@ -145,14 +148,15 @@ def line_chart(
     xs = [x for x, _ in points]
     at = dict(names or {t: f"{t:g}" for t in nice_ticks(min(xs), max(xs)) if t <= max(xs)})
     ends = (min(min(xs), *at), max(max(xs), *at)) if at else (min(xs), max(xs))
-    frame = Frame(46, 12, 368, 214, ends, (ticks[0], ticks[-1]))
+    left = 25 + 7 * max(3, *(len(f"{tick:g}") for tick in ticks))
+    frame = Frame(left, 12, 368, 214, ends, (ticks[0], ticks[-1]))
     marks = [_line(frame, one, axes, at if names else {}, digits) for one in series]
     return _figure(title, 380, 256, joined(_grid(frame, at, ticks, axes), marks))
 
 
 def reliability_chart(title: str, slot: int, bins: Sequence[tuple[float, float, float]]) -> Markup:
     """Accuracy against confidence; a dot's area is its share of the samples."""
-    frame = Frame(34, 8, 176, 150, (0, 1), (0, 1))
+    frame = Frame(46, 8, 188, 150, (0, 1), (0, 1))
     ticks = {0.0: "0", 0.5: "50", 1.0: "100"}
     begin, end = frame.place(0, 0), frame.place(1, 1)
     grid = _grid(frame, ticks, [0, 0.5, 1], ("confidence, %", "accuracy, %"), percent=True)
@@ -172,7 +176,7 @@ def reliability_chart(title: str, slot: int, bins: Sequence[tuple[float, float, 
         )
         for (count, trust, hits), (x, y) in zip(bins, places, strict=True)
     ]
-    return _figure(title, 184, 186, joined(grid, exact, path, dots))
+    return _figure(title, 196, 186, joined(grid, exact, path, dots))
 
 
 def heat_map(
@@ -182,21 +186,19 @@ def heat_map(
     width, left, step, top = 380, 150, 17, 22
     cell = (width - left) / len(columns)
     finite = [[v for _, own in rows if math.isfinite(v := own[c])] for c in range(len(columns))]
-    heads = [
-        tag("text", name, x=left + c * cell, y=14, class_="value") for c, name in enumerate(columns)
-    ]
+    heads = [tag("text", name, x=left + c * cell, y=14) for c, name in enumerate(columns)]
     marks = []
     for index, (name, values) in enumerate(rows):
         y = top + index * step
         label = shorten(name, 24)
-        marks.append(tag("text", label, x=left - 6, y=y + 12, class_="name", data_end=True))
+        marks.append(tag("text", label, x=left - 6, y=y + 12, data_end=True))
         for c, value in enumerate(values):
             share = value / (max(finite[c], default=0) or 1) if math.isfinite(value) else 0.0
             x, tip = left + c * cell, f"{name}: {columns[c]} {value:.3g}"
             marks.append(tag("rect", tag("title", tip), x=x, y=y + 1, width=cell - 48,
                              height=step - 2, class_="mark heat", role="img",
                              fill_opacity=0.06 + 0.94 * max(share, 0.0)))  # fmt: skip
-            marks.append(tag("text", f"{value:.3g}", x=x + cell - 44, y=y + 12, class_="value"))
+            marks.append(tag("text", f"{value:.3g}", x=x + cell - 44, y=y + 12))
     return _figure(title, width, top + step * len(rows) + 4, joined(heads, marks))
 
 

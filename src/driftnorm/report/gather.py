@@ -7,7 +7,7 @@ optional; the report shows what is there:
 * ``model``, ``data``, ``method``: text; ``images``, ``skipped``, ``changed`` (predictions that the
   adapted network gives differently), ``alarms``: numbers.
 * ``config``, ``environment``: objects of settings.
-* ``notes``: warnings, a list of texts; ``skipped_first``: ``[file, reason]`` of some skipped images.
+* ``notes``: warnings, a list of texts; ``skipped_first``: ``[file, reason]`` of skipped images.
 * ``entropy``, ``online_error``: the mean of each batch along the stream, a list for the adapted
   network or an object of lists such as ``{"source": [...], "adapted": [...]}``;
   ``batches_a_point``: 1, or of how many batches each number is the mean.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -42,10 +42,17 @@ def shared_rows(rows: Sequence[Row]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one study, network and protocol, and the cells of it that failed."""
+    """Rows of one study, network and protocol.
+
+    Attributes:
+        rows: One for each method and stream.
+        failures: The cells that failed.
+        replaced: How many rows were left out because a later one is of the same method and stream.
+    """
 
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...] = ()
+    replaced: int = 0
 
     @cached_property
     def methods(self) -> list[str]:
@@ -78,17 +85,26 @@ class Group:
         return f"{cell.protocol.data}, {name}"
 
     @property
+    def order(self) -> tuple[str, str, int, str]:
+        """Where the group comes on a page, whatever the files of its rows are named."""
+        cell = self.rows[0].cell
+        return cell.study, self.title, cell.protocol.batch_size, str(self.protocol_lines())
+
+    @property
     def reference(self) -> str:
         """The method that others are compared with."""
         return "source" if "source" in self.methods else self.methods[0]
 
     def protocol_lines(self) -> list[str]:
         """How the numbers were measured; one line a stream length, as target domains differ."""
-        counts = sorted({row.cell.protocol.count for row in self.rows})
-        return [
-            together(p for r in self.rows if (p := r.cell.protocol).count == count).text()
-            for count in counts
-        ]
+        lines = []
+        for count in sorted({row.cell.protocol.count for row in self.rows}):
+            cells = [row.cell for row in self.rows if row.cell.protocol.count == count]
+            protocol = together(cell.protocol for cell in cells)
+            levels, seeds = {c.severity for c in cells} - {0}, {c.seed for c in cells}
+            both = replace(protocol, severities=tuple(sorted(levels)), seeds=tuple(sorted(seeds)))
+            lines.append(both.text())
+        return lines
 
     def of(self, method: str, rows: Sequence[Row] | None = None) -> list[Row]:
         """The method's rows among the given ones, or among those that means are taken of."""
@@ -139,8 +155,11 @@ def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Gr
             else [together_]
         )
         for own in networks:
-            groups += [Group(tuple(part), _failures_of(part, failures)) for part in _tuned(own)]
-    return groups
+            for part in _tuned(own):
+                last = {(row.cell.method, stream_of(row)): row for row in part}
+                once = tuple(last.values())
+                groups.append(Group(once, _failures_of(once, failures), len(part) - len(once)))
+    return sorted(groups, key=lambda group: group.order)
 
 
 def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Row]]:

@@ -16,6 +16,7 @@ from driftnorm.report.palette import looks_of
 from driftnorm.report.run_section import run_section, run_series
 from driftnorm.report.sections import group_section
 from driftnorm.report.tabulate import table_html
+from driftnorm.report.targets import compared_failures, compared_rows, domain_tables
 from driftnorm.report.verdicts import best_method, overall_verdict
 from driftnorm.tables import Column, Table
 
@@ -36,7 +37,12 @@ def make_report(paths: Iterable[str | Path]) -> str:
 
 def page(found: Gathered) -> str:
     """The page of rows and runs."""
-    groups, runs = group_rows(found.rows, found.failures), found.runs
+    groups = group_rows(compared_rows(found.rows), compared_failures(found.failures))
+    runs = found.runs
+    if not groups and not runs:
+        raise ValueError(
+            "`rows` has no row of a target domain yet; finish `driftnorm bench domains` first."
+        )
     slots = looks_of(
         [
             *(method for group in groups for method in group.methods),
@@ -45,19 +51,30 @@ def page(found: Gathered) -> str:
     )
     anchors = [f"part-{number}" for number in range(1, len(groups) + len(runs) + 1)]
     names = [*(group.title for group in groups), *(f"Run {run.name}" for run in runs)]
+    alone = len(names) == 1
     sections = [
-        *(group_section(g, slots, a) for g, a in zip(groups, anchors, strict=False)),
-        *(run_section(r, slots, a) for r, a in zip(runs, anchors[len(groups) :], strict=True)),
+        *(group_section(g, slots, a, alone) for g, a in zip(groups, anchors, strict=False)),
+        *(
+            run_section(r, slots, a, alone)
+            for r, a in zip(runs, anchors[len(groups) :], strict=True)
+        ),
     ]
     main = tag(
         "main",
         tag("p", overall_verdict(groups, runs), class_="verdict", id="verdict"),
         _contents(names, anchors),
         _overview(groups),
+        *(table_html(table) for table in domain_tables(found.rows)),
         *sections,
         id="content",
     )
-    return _document(names[0] if len(names) == 1 else f"{len(names)} comparisons", main)
+    return _document(names[0] if alone else _counted(len(groups), len(runs)), main)
+
+
+def _counted(comparisons: int, runs: int) -> str:
+    """Such as ``2 comparisons, 1 run``."""
+    parts = {"comparison": comparisons, "run": runs}
+    return ", ".join(f"{n} {what}{'s' * (n != 1)}" for what, n in parts.items() if n)
 
 
 def _contents(names: Sequence[str], anchors: Sequence[str]) -> Markup | None:

@@ -23,7 +23,9 @@ def looks_of(methods: Iterable[str]) -> dict[str, int]:
     """A slot for each method: a colour, and once those are used up, another filling of it."""
     names = list(dict.fromkeys(methods))
     slots = {name: _FIXED[name] for name in names if name in _FIXED}
-    free = iter(sorted(set(range(len(names) + COLOURS)) - set(slots.values())))
+    unused = set(range(len(names) + COLOURS)) - set(slots.values())
+    # Grey means the source; another method takes it only after the real colours.
+    free = iter(sorted(unused, key=lambda slot: (slot // COLOURS, slot % COLOURS == 0, slot)))
     for name in names:
         if name not in slots:
             slots[name] = next(free)

@@ -31,28 +31,31 @@ _STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
 _MOST_CLASSES = 20
+_ADAPTED = "adapted"
 
 
 def run_series(run: Run) -> list[str]:
     """The networks that the run has curves of, such as source and adapted."""
     keys = (*_STREAMED, "reliability")
     names = dict.fromkeys(name for key in keys for name in _by_network(run, key))
+    if run.record.get("classes"):
+        names[_ADAPTED] = None
     return sorted(names, key=lambda name: name != "source")
 
 
-def run_section(run: Run, slots: Mapping[str, int], anchor: str) -> Markup:
-    """Everything that the run's record holds."""
+def run_section(run: Run, slots: Mapping[str, int], anchor: str, alone: bool = False) -> Markup:
+    """Everything in the run's record; alone on a page, the page's head has title and verdict."""
     own = {name: slots[name] for name in run_series(run)}
     return tag(
         "section",
-        tag("h2", f"Run {run.name}"),
-        tag("p", run_verdict(run), class_="verdict"),
+        tag("h2", "The run" if alone else f"Run {run.name}"),
+        None if alone else tag("p", run_verdict(run), class_="verdict"),
         _settings(run),
         _warnings(run),
-        legend(own) if own else None,
+        legend(own) if len(own) > 1 else None,
         _stream(run, own),
         _reliability(run, own),
-        _classes(run),
+        _classes(run, slots),
         _drift(run),
         _examples(run),
         id=anchor,
@@ -118,13 +121,14 @@ def _reliability(run: Run, slots: Mapping[str, int]) -> Markup | None:
     return chart_grid("Reliability", note, charts, "small")
 
 
-def _classes(run: Run) -> Markup | None:
+def _classes(run: Run, slots: Mapping[str, int]) -> Markup | None:
     counts = _read(run, "classes", dict, {})
     if not counts:
         return None
+    slot = slots[_ADAPTED]
     try:
         ranked = sorted(counts.items(), key=lambda item: -float(item[1]))
-        bars = [Bar(name, 0, float(n), f"{name}: {n:,} predictions") for name, n in ranked if n]
+        bars = [Bar(name, slot, float(n), f"{name}: {n:,} predictions") for name, n in ranked if n]
     except (TypeError, ValueError) as error:
         raise _wrong(run, "classes", "an object of numbers", counts) from error
     shown = bars[:_MOST_CLASSES]
@@ -176,7 +180,7 @@ def _by_network(run: Run, key: str) -> dict[str, list[Any]]:
     found = run.record.get(key)
     if found is None:
         return {}
-    named = found if isinstance(found, dict) else {"adapted": found}
+    named = found if isinstance(found, dict) else {_ADAPTED: found}
     if not all(_is_curve(values, key == "reliability") for values in named.values()):
         what = "bins [count, confidence, accuracy]" if key == "reliability" else "numbers"
         raise _wrong(run, key, f"a list of {what}, or an object of such lists", found)

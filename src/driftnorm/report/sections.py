@@ -28,16 +28,18 @@ _NAMED = 6  # streams of an unfinished method that are named one by one
 _BINS = 15  # as `driftnorm.metrics.reliability` has them
 
 
-def group_section(group: Group, slots: Mapping[str, int], anchor: str) -> Markup:
-    """Everything about one comparison."""
+def group_section(
+    group: Group, slots: Mapping[str, int], anchor: str, alone: bool = False
+) -> Markup:
+    """Everything about one comparison; alone on a page, the page's head has title and verdict."""
     own = {method: slots[method] for method in group.methods}
     tables = [summary_table(group)]
     if len(group.shifts) > 1:
         tables.append(shift_table(group))
     return tag(
         "section",
-        tag("h2", group.title),
-        tag("p", group_verdict(group), class_="verdict"),
+        tag("h2", "Measurements" if alone else group.title),
+        None if alone else tag("p", group_verdict(group), class_="verdict"),
         _protocol(group),
         _unfinished(group),
         *(table_html(table, own) for table in [*tables, *paper_tables(group)]),
@@ -91,6 +93,7 @@ def _protocol(group: Group) -> Markup:
     cell = group.rows[0].cell
     options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.options})
     notes = sorted({str(row.metrics["note"]) for row in group.rows if "note" in row.metrics})
+    again = f"; {group.replaced:,} others of the same streams are left out" * bool(group.replaced)
     places = sorted(
         {", ".join(f"{k} {v}" for k, v in row.environment.items()) for row in group.rows}
     )
@@ -99,7 +102,7 @@ def _protocol(group: Group) -> Markup:
         "Study": [cell.study],
         "Network": group.models,
         "Gradient steps": [", ".join(options)] if options else [],
-        "Measured": [f"{len(group.rows):,} rows"],
+        "Measured": [f"{len(group.rows):,} rows{again}"],
         "Note": notes,
         "Environment": [place for place in places if place],
     }
@@ -186,7 +189,7 @@ def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
         points = [(x, 100 * y) for x, y in mean_along(online)]
         series.append(Series(method, slot, points))
     chart = line_chart("online error", series, ("batch", "error, %"))
-    note = "Error of each batch as it came, mean over streams. Falling lines go on learning."
+    note = "Error of each batch as it came, mean over streams; the last batch may be a small one."
     return chart_grid("Along the stream", note, [chart], "wide")
 
 

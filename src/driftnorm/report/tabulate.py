@@ -9,7 +9,7 @@ from driftnorm.records import Row
 from driftnorm.report.groups import CLEAN, Group, mean_of, shared_rows
 from driftnorm.report.markup import Markup, tag
 from driftnorm.report.palette import slot_classes
-from driftnorm.robustness.comparing import MixedRowsError, change_text, stream_of
+from driftnorm.robustness.comparing import MixedRowsError, change_text, in_order, stream_of
 from driftnorm.robustness.views import VIEWS
 from driftnorm.tables import Column, Table
 
@@ -76,8 +76,7 @@ def paper_tables(group: Group) -> list[Table]:
     names = ["detailed", "intro", "ablation", "half-target"]
     if "imagenet" in group.rows[0].cell.protocol.data:
         names.append("imagenet")
-    order = {method: rank for rank, method in enumerate(group.methods)}
-    rows = sorted(group.rows, key=lambda row: order[row.cell.method])
+    rows = in_order(group.rows, group.methods)
     tables = []
     for name in names:
         try:
@@ -152,10 +151,14 @@ def _note(group: Group) -> str:
     every = {stream_of(row) for row in group.rows if row.cell.shift != CLEAN} or streams
     if not streams:
         return "No stream was met by every method, so there is no mean to compare."
-    which = "the" if streams == every else f"the {len(streams)} of {len(every)}"
-    kind = "" if group.shifts == [] else "shifted "
+    kind = "shifted streams" if group.shifts else "streams"
+    which = (
+        f"all {len(streams)} {kind}"
+        if streams == every
+        else f"the {len(streams)} of {len(every)} {kind} that every method met"
+    )
     return (
-        f"Means are over {which} {kind}streams that every method met ({len(streams)}). "
+        f"Means are over {which}. "
         f"Intervals: paired bootstrap over images, not corrected for choosing the best method."
     )
 

@@ -87,6 +87,7 @@ def overall_verdict(groups: Sequence[Group], runs: Sequence[Run]) -> str:
         "unknown": "cannot be judged in {}",
     }
     parts = [texts[key].format(found[key]) for key in texts if found[key]]
-    more = f"; {best} is the best method in {times}" if best is not None else ""
+    shown = times > 1 or len(groups) == 1
+    more = f"; {best} is the best method in {times}" if shown and best is not None else ""
     count = f"{len(groups)} comparison{'s' * (len(groups) != 1)}"
     return f"Adapting {', '.join(parts)} of {count}{more}."

@@ -80,11 +80,11 @@ def lacking_of_all(rows: Sequence[Row]) -> list[tuple[str, int]]:
 def check_same(rows: Sequence[Row]) -> Sequence[Row]:
     """Refuse to mix models, data or protocols, or methods that met other streams."""
     check_protocol(rows)
-    for what in ("model", "study"):
+    for what, plural in (("model", "models"), ("study", "studies")):
         found = {getattr(row.cell, what) for row in rows}
         if len(found) > 1:
             listed = ", ".join(sorted(found))
-            raise MixedRowsError(f"rows of several {what}s cannot stand together: {listed}.")
+            raise MixedRowsError(f"rows of several {plural} cannot stand together: {listed}.")
     check_streams(rows)
     return rows
 
@@ -169,6 +169,8 @@ def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interva
         for (name, stream), correct in right.items()
         if name == method
     ]
+    if not gains:
+        raise MixedRowsError(f"{method!r} has no row on corrupted images.")
     return Interval(*(100 * value for value in paired_interval(gains)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -153,10 +153,10 @@ VIEWS = {
 }
 
 
-def find_view(name: str) -> View:
+def find_view(name: str, views: Mapping[str, View] = VIEWS) -> View:
     """The table of this name."""
-    if name not in VIEWS:
+    if name not in views:
         raise ValueError(
-            f"there is no table {name!r}.{nearest(name, VIEWS)} Known: {', '.join(VIEWS)}."
+            f"there is no table {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
         )
-    return VIEWS[name]
+    return views[name]

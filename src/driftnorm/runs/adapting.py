@@ -26,7 +26,7 @@ from driftnorm.runs.predictions import Answer, PredictionsFile, Tally, read_answ
 from driftnorm.runs.state import RunState, read_state, save_state
 from driftnorm.runs.summary import summarized, thumbnail
 
-__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream"]
+__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 
 COMPARE_EVERY = 16  # batches; with 32 images of 64 each, 3 % of a forward pass
 COMPARED_IMAGES = 32
@@ -229,7 +229,7 @@ class _Session:
         readable = [(i, item.pixels) for i, item in enumerate(batch) if item.pixels is not None]
         answers = [Answer(None, error=item.error) for item in batch]
         if readable:
-            x = _tensor([pixels for _, pixels in readable], self.source)
+            x = as_batch([pixels for _, pixels in readable], self.source)
             given = read_answers(self.adapter(x))
             for (place, _), answer in zip(readable, given, strict=True):
                 answers[place] = answer
@@ -280,7 +280,7 @@ class _Session:
         return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)
 
 
-def _tensor(images: Sequence[Pixels], network: nn.Module) -> Tensor:
+def as_batch(images: Sequence[Pixels], network: nn.Module) -> Tensor:
     """Images (H, W, 3) as a batch (N, 3, H, W) in [0, 1], where the network is."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     stacked = torch.from_numpy(np.stack(images)).to(device).permute(0, 3, 1, 2)

@@ -26,7 +26,7 @@ from driftnorm.models import (
 from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
 from driftnorm.models.checkpoints import PathLike
-from driftnorm.models.loading import WEIGHT_SUFFIXES
+from driftnorm.models.loading import WEIGHT_SUFFIXES, Constants
 from driftnorm.models.sources import is_factory
 
 __all__ = ["OpenedModel", "open_model", "read_class_names"]
@@ -141,12 +141,7 @@ def _is_file(model: PathLike) -> bool:
     return Path(model).is_file() or Path(model).suffix in WEIGHT_SUFFIXES
 
 
-# --------------------------------------------------------------------------- files
-
-
-def _from_file(
-    path: Path, constants: tuple[Sequence[float], Sequence[float]] | None, trust: bool
-) -> _Found:
+def _from_file(path: Path, constants: Constants | None, trust: bool) -> _Found:
     if _is_scripted(path):
         raise CheckpointError(
             "foreign",
@@ -174,7 +169,7 @@ def _from_file(
     )
 
 
-def _pickled(path: Path, constants: tuple[Sequence[float], Sequence[float]] | None) -> _Found:
+def _pickled(path: Path, constants: Constants | None) -> _Found:
     network = read_any(path, trust=True)
     if not isinstance(network, nn.Module):
         raise CheckpointError(
@@ -193,13 +188,10 @@ def _is_scripted(path: Path) -> bool:
         return any(name.endswith("/constants.pkl") for name in archive.namelist())
 
 
-# --------------------------------------------------------------------------- names
-
-
 def _from_spec(
     spec: str,
     weights: PathLike | None,
-    constants: tuple[Sequence[float], Sequence[float]] | None,
+    constants: Constants | None,
     trust: bool,
 ) -> _Found:
     mean, std = constants or (None, None)
@@ -211,7 +203,6 @@ def _from_spec(
             state = dict(torch.jit.load(str(weights), map_location="cpu").state_dict())  # type: ignore[no-untyped-call]
         network = load(spec, state, mean=mean, std=std, trust=trust)
     inner = network.network if isinstance(network, Normalized) else network
-    options: Mapping[str, Any] = {}
     if spec in MODELS:
         options = MODELS[spec].options_in(inner.state_dict())
         return _Found(network, MODELS[spec].preprocessing, None, spec, options)
@@ -249,9 +240,6 @@ def _published_classes(spec: str, network: nn.Module) -> tuple[str, ...] | None:
     data = importlib.import_module("timm.data")
     subset = data.infer_imagenet_subset(network)
     return None if subset is None else tuple(data.ImageNetInfo(subset).label_descriptions())
-
-
-# --------------------------------------------------------------------------- what goes with it
 
 
 def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Preprocessing:

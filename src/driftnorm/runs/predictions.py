@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,8 +213,9 @@ class Tally:
         self.course.add(readable, entropy, labelled, wrong)
 
     def note(self, text: str) -> bool:
-        """Keep a warning; returns whether it is new."""
-        new = text not in self.notes
+        """Keep a warning; returns whether it is new, and not one with other numbers in it."""
+        kinds = {re.sub(r"\d+", "", known) for known in self.notes}
+        new = re.sub(r"\d+", "", text) not in kinds
         if new and len(self.notes) < MOST_QUOTED:
             self.notes.append(text)
         return new

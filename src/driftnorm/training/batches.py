@@ -17,11 +17,16 @@ from torch import Tensor
 
 __all__ = ["Batch", "ShuffledBatches", "random_numbers"]
 
-PURPOSES = {"order": 0, "augmentation": 1, "network": 2}  # independent streams of one seed
+PURPOSES = {
+    "order": 0,
+    "augmentation": 1,
+    "network": 2,
+    "algorithm": 3,
+}  # independent streams of one seed
 
 
 def random_numbers(
-    seed: int, purpose: Literal["order", "augmentation", "network"], index: int
+    seed: int, purpose: Literal["order", "augmentation", "network", "algorithm"], index: int
 ) -> np.random.Generator:
     """The random numbers that one seed gives for one purpose at one epoch or step."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

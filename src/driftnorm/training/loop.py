@@ -162,6 +162,7 @@ def train(
     *,
     keeper: Keeper,
     evaluate: Callable[[TrainState], Mapping[str, float]] | None = None,
+    enough: Callable[[], bool] = lambda: False,
     hooks: Hooks | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Stop:
@@ -175,6 +176,7 @@ def train(
         settings: How to run.
         keeper: Gets a checkpoint at the start, every so often, and at the end.
         evaluate: Its numbers are added to every record.
+        enough: Ends the run as finished before its last step, for methods that decide so.
         hooks: Called as training goes on.
         clock: Tells the time in seconds.
 
@@ -190,7 +192,7 @@ def train(
     keeper.save(state, progress)
     saved = clock()
     with stop_requests() as stopped, torch.random.fork_rng(devices=[]):
-        while (reason := _reason_to_stop(progress, settings, stopped())) is None:
+        while (reason := _reason_to_stop(progress, settings, enough(), stopped())) is None:
             losses = _one_step(state, source, step, progress, settings)
             progress.seconds = clock() - started
             hooks.on_step(progress, losses)
@@ -207,8 +209,10 @@ def train(
     return reason
 
 
-def _reason_to_stop(progress: Progress, settings: LoopSettings, stopped: bool) -> Stop | None:
-    if progress.step >= progress.steps:
+def _reason_to_stop(
+    progress: Progress, settings: LoopSettings, enough: bool, stopped: bool
+) -> Stop | None:
+    if progress.step >= progress.steps or enough:
         return "finished"
     if stopped:
         return "interrupted"

@@ -67,7 +67,7 @@ class MTL(Algorithm):
         weight = network.classifier.weight
         embedding: Embedding = "noise" if reading == "domainbed" else "mean"
         head = MtlHead(network.width, network.num_classes, embedding)
-        network.classifier = head.to(weight.device)
+        network.classifier = head.to(weight)
         self.register_buffer("embeddings", weight.new_zeros(domains, network.width))
 
     def step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:

@@ -95,7 +95,7 @@ class SagNet(Algorithm):
             self.style = Tail(network, self.after, before)
         else:
             linear = nn.Linear(network.width, network.num_classes)
-            self.style = linear.to(network.classifier.weight.device)
+            self.style = linear.to(network.classifier.weight)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """Three Adams."""

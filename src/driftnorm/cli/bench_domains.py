@@ -1,0 +1,170 @@
+"""``driftnorm bench domains``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from driftnorm.data.processes import available_cores
+from driftnorm.domains.grids import GridSize
+from driftnorm.domains.study import DomainStudy, open_trained
+from driftnorm.domains.views import DOMAIN_VIEWS
+from driftnorm.engine import RecipeAdapter
+from driftnorm.launch import LAUNCHERS
+from driftnorm.method_spec import parse_method
+from driftnorm.protocol import together
+from driftnorm.records import Cell, Failure, RowStore, load_rows
+from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.robustness.views import find_view
+
+__all__ = ["bench_domains"]
+
+Many = Parameter(consume_multiple=True, negative="")
+
+
+def bench_domains(
+    *,
+    data: str,
+    models: Annotated[list[Path], Many],
+    methods: Annotated[list[str] | None, Many] = None,
+    table: str = "domains",
+    grid: GridSize = "full",
+    batch_size: int = 32,
+    seeds: Annotated[list[int] | None, Many] = None,
+    limit: int | None = None,
+    dry_run: bool = False,
+    workers: int | None = None,
+    cache: str | None = None,
+    out: Path = Path("runs/domains/rows"),
+) -> None:
+    """Adapt trained networks to the domains they never saw; settings are selected on the others.
+
+    Parameters
+    ----------
+    data
+        As in `driftnorm train domains`; must be the data that the networks were trained on.
+    models
+        Files that `driftnorm train domains` wrote (best.safetensors, swad.safetensors), or folders
+        with such files.
+    table
+        Which table to print at the end, and so which methods by default: domains or
+        domains-ablation.
+    grid
+        full (T3A's values and theta), short, or single (no selection).
+    batch_size
+        Images a batch.
+    seeds
+        Of the streams' order; default 0.
+    limit
+        At most so many images of each validation split.
+    dry_run
+        Print the cells and an estimate of the hours, and stop.
+    workers
+        Processes, one thread each; default: one a core.
+    cache
+        Folder for decoded images.
+    out
+        Folder for the rows.
+
+    Methods:
+        Default: those of the table.
+    """
+    view = find_view(table, DOMAIN_VIEWS)
+    study = DomainStudy(
+        data=data,
+        models=tuple(str(path) for given in models for path in _files(given)),
+        methods=tuple(methods or view.methods),
+        grid=grid,
+        batch_size=batch_size,
+        seeds=tuple(seeds or (0,)),
+        limit=limit,
+        cache=cache,
+    )
+    console, store = Console(), RowStore(out)
+    cells = study.cells()
+    missing = [cell for cell in cells if not store.has(cell)]
+    console.print(
+        f"{len(cells)} cells, {len(cells) - len(missing)} done already. "
+        f"{together(cell.protocol for cell in cells).text()}",
+        markup=False,
+    )
+    workers = workers or available_cores()
+    if dry_run:
+        _estimate(console, study, missing, workers)
+        return
+    failures = _run(console, study, store, len(cells), len(missing), workers)
+    wanted = {cell.key for cell in cells}
+    rows = [row for row in load_rows(out) if row.cell.key in wanted]
+    try:
+        console.print(view.make(rows).to_rich())
+    except MixedRowsError as error:
+        console.print(str(error), markup=False)
+    console.print(f"{len(rows)} rows in {out}; {failures} failed.", markup=False)
+    if failures:
+        raise SystemExit(1)
+
+
+def _files(given: Path) -> list[Path]:
+    if given.is_file():
+        return [given]
+    found = sorted(given.rglob("swad.safetensors")) or sorted(given.rglob("best.safetensors"))
+    if not found:
+        raise FileNotFoundError(f"{given} holds no best.safetensors; train first.")
+    return found
+
+
+def _run(
+    console: Console, study: DomainStudy, store: RowStore, total: int, missing: int, workers: int
+) -> int:
+    failures = 0
+    columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=total, completed=total - missing)
+        for result in study.run(store, LAUNCHERS["processes"], workers):
+            text = f"{result.cell.shift} {result.cell.method}"
+            progress.update(task, advance=1, description=text)
+            if isinstance(result, Failure):
+                failures += 1
+                progress.console.print(f"failed: {text}: {result.error}", markup=False)
+    return failures
+
+
+def _estimate(console: Console, study: DomainStudy, cells: list[Cell], workers: int) -> None:
+    """Time one batch with and one without a gradient step, on one thread, and multiply."""
+    if not cells:
+        console.print("Nothing is left to do.")
+        return
+    trained = open_trained(study.models[0])
+    channels = study.arrays(trained).image_shape[0]
+    batch = torch.rand(study.batch_size, channels, trained.side, trained.side)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    cost = {}
+    for name in ("source", "tent"):
+        adapter = RecipeAdapter(trained.network, parse_method(name).recipe(), guard="off")
+        adapter(batch)
+        begun = time.perf_counter()
+        adapter(batch)
+        cost[name] = (time.perf_counter() - begun) / study.batch_size
+    torch.set_num_threads(threads)
+    seconds = 0.0
+    for cell in cells:
+        trains = parse_method(cell.method).recipe().needs_backward
+        each = cost["tent"] * cell.protocol.steps if trains else cost["source"]
+        seconds += each * cell.protocol.count
+    images = sum(cell.protocol.count for cell in cells)
+    console.print(
+        f"{len(cells)} cells to run, {images:,} images; about {seconds / workers / 3600:.1f} hours "
+        f"with {workers} processes ({1000 * cost['source']:.0f} ms an image forward, "
+        f"{1000 * cost['tent']:.0f} with a step, on one thread)."
+    )
+    for method in dict.fromkeys(cell.method for cell in cells):
+        own = [cell for cell in cells if cell.method == method]
+        settings = len({cell.options for cell in own})
+        console.print(f"  {method}: {len(own)} cells, {settings} setting(s)", markup=False)

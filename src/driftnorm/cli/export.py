@@ -1,0 +1,276 @@
+"""``driftnorm export``."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from cyclopts import Parameter
+from rich.console import Console
+from torch import Tensor
+
+from driftnorm.adapter import DriftnormWarning
+from driftnorm.cli.progress import Bar
+from driftnorm.diagnosis.sampling import SampledBatches
+from driftnorm.engine import RecipeAdapter
+from driftnorm.inputs import open_inputs
+from driftnorm.method_spec import parse_method
+from driftnorm.models import open_checkpoint, save_checkpoint
+from driftnorm.runs.opening import OpenedModel, open_model
+from driftnorm.runs.state import load_adapter
+
+__all__ = ["export"]
+
+Form = Literal["safetensors", "torch-export", "onnx"]
+Many = Parameter(consume_multiple=True, negative="")
+Flag = Parameter(negative="")
+SUFFIXES: dict[str, Form] = {
+    ".safetensors": "safetensors",
+    ".pt2": "torch-export",
+    ".onnx": "onnx",
+}
+CHECKED_IMAGES = 64
+SUMMARY = (
+    "{out} ({form}) holds {model} after {adapted_to_batches} batches of {method}; on {compared_on} "
+    "its logits differ from the frozen adapter's by at most {largest_difference:.2g}."
+)
+
+
+def export(
+    model: str,
+    out: Path,
+    *,
+    data: Path | None = None,
+    state: Path | None = None,
+    method: str = "gprebn",
+    form: Form | None = None,
+    batch_size: int = 64,
+    limit: int | None = None,
+    tolerance: float = 1e-3,
+    weights: Path | None = None,
+    classes: Path | None = None,
+    mean: Annotated[list[float] | None, Many] = None,
+    std: Annotated[list[float] | None, Many] = None,
+    size: int | None = None,
+    trust: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Flag] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Write the adapted network as a plain one, checked against the adapter on your images.
+
+    Parameters
+    ----------
+    model
+        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
+        package.module:factory.
+    out
+        The file to write; .safetensors, .pt2 and .onnx say in which form.
+    data
+        Images to adapt to, and to compare the written file with the adapter on. With a state, for
+        the comparison alone; without data it is made on random images.
+    state
+        A state that `driftnorm adapt --save-state` wrote, instead of adapting to the data.
+    method
+        How to adapt, or how the state was made; with options as in gprebn:theta=0.5.
+    form
+        safetensors (a driftnorm checkpoint), torch-export or onnx, both with a free batch size.
+    batch_size
+        Images a batch.
+    limit
+        Adapt to so many images, in whole batches from all over the data; default: to all.
+    tolerance
+        Largest difference of the logits that is accepted, as a share of their size.
+    weights
+        The model's weights.
+    classes
+        A text file with one class name a line, or a JSON list.
+    mean
+        Mean per channel, for images in [0, 1].
+    std
+        Standard deviation per channel.
+    size
+        Height and width of the network's input in pixels.
+    trust
+        Open files that can run code.
+    quiet
+        Print nothing but errors.
+    as_json
+        Print the result as JSON.
+    """
+    chosen = form or _form_of(out)
+    if data is None and state is None:
+        raise ValueError("give `--data` to adapt to, or `--state` of an earlier run.")
+    opened = open_model(
+        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
+    )
+    _check_form(chosen, opened)
+    spec = parse_method(method)
+    adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
+    if state is not None:
+        load_adapter(state, adapter)
+    console = Console(stderr=True, quiet=quiet)
+    with _notes_on(console), Bar(console) as bar:
+        if data is None:
+            example = _random_images(opened.preprocessing.size)
+        else:
+            # With a state, the images are only for the comparison.
+            size, most = (batch_size, limit) if state is None else (CHECKED_IMAGES, CHECKED_IMAGES)
+            batches = SampledBatches(
+                open_inputs(data), opened.preprocessing, batch_size=size, limit=most
+            )
+            example = _seen(batches, bar, adapter if state is None else None)
+        adapter.freeze()
+        out.parent.mkdir(parents=True, exist_ok=True)
+        bar("writing", 0, None)
+        difference = _WRITERS[chosen](adapter, out, example, tolerance, opened)
+    result = {
+        "out": str(out),
+        "form": chosen,
+        "model": opened.name,
+        "method": str(spec),
+        "adapted_to_batches": adapter.batches,
+        "largest_difference": difference,
+        "compared_on": f"{len(example)} {'random' if data is None else 'of your'} images",
+    }
+    if not quiet or as_json:
+        print(json.dumps(result) if as_json else SUMMARY.format(**result))
+
+
+def _form_of(out: Path) -> Form:
+    suffix = out.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(
+            f"`OUT` must end in {', '.join(SUFFIXES)}, or `--form` must say what to write; got "
+            f"{out.name!r}."
+        )
+    return SUFFIXES[suffix]
+
+
+def _check_form(form: Form, opened: OpenedModel) -> None:
+    if form == "safetensors" and opened.architecture is None:
+        raise ValueError(
+            f"{opened.name} came whole out of a file, so a checkpoint could not say how to build "
+            "it; write .pt2 or .onnx."
+        )
+
+
+def _random_images(size: int) -> Tensor:
+    return torch.rand(8, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def _seen(batches: SampledBatches, bar: Bar, adapter: RecipeAdapter | None = None) -> Tensor:
+    """Shows the images to the adapter, if one is given; returns the first ones."""
+    kept: list[Tensor] = []
+    for done, (images, _) in enumerate(batches):
+        bar("batches", done, batches.total)
+        if sum(map(len, kept)) < CHECKED_IMAGES:
+            kept.append(images)
+        if adapter is not None:
+            adapter(images)
+    if not kept:
+        name, reason = batches.unreadable[0]
+        raise ValueError(f"none of the images could be read; the first, {name!r}: {reason}.")
+    return torch.cat(kept)[:CHECKED_IMAGES]
+
+
+@contextmanager
+def _notes_on(console: Console) -> Iterator[None]:
+    """The adapter's warnings as lines for people; exporters' chatter is left out."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", DriftnormWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+# --------------------------------------------------------------------------- forms
+
+Writer = Callable[[RecipeAdapter, Path, Tensor, float, OpenedModel], float]
+
+
+def _write_checkpoint(
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+) -> float:
+    assert opened.architecture is not None  # asked before adapting
+    with _unchecked(out, ".safetensors") as file:
+        save_checkpoint(
+            file,
+            adapter.bake(),
+            architecture=opened.architecture,
+            classes=opened.classes,
+            preprocessing=opened.preprocessing,
+            options=opened.options,
+            adapted_from=opened.name,
+            method=adapter.method,
+            batches=adapter.batches,
+        )
+        # The code that it names is what the user has named just now.
+        written = open_checkpoint(file, trust=True).model
+        return _compared(adapter, written, example, tolerance, out)
+
+
+def _write_program(
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+) -> float:
+    # Tracing with one sample would fix the batch size.
+    traced = example if len(example) > 1 else torch.cat([example, example])
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(adapter.bake(), (traced,), dynamic_shapes=({0: batch},))
+    with _unchecked(out, ".pt2") as file:
+        torch.export.save(program, file)
+        written = torch.export.load(file).module()
+        return _compared(adapter, written, example, tolerance, out)
+
+
+def _write_onnx(
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+) -> float:
+    return adapter.export_onnx(out, example, tolerance=tolerance)
+
+
+_WRITERS: dict[Form, Writer] = {
+    "safetensors": _write_checkpoint,
+    "torch-export": _write_program,
+    "onnx": _write_onnx,
+}
+
+
+@contextmanager
+def _unchecked(out: Path, suffix: str) -> Iterator[Path]:
+    """A name beside `out`; the file gets its own name only if the block ends well."""
+    file = out.with_name(f".{out.stem}.{secrets.token_hex(4)}{suffix}")
+    try:
+        yield file
+        os.replace(file, out)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@torch.no_grad()
+def _compared(
+    adapter: RecipeAdapter,
+    written: Callable[[Tensor], Tensor],
+    example: Tensor,
+    tolerance: float,
+    out: Path,
+) -> float:
+    """The largest difference of the logits: of the whole batch, and of one image alone."""
+    difference = 0.0
+    for images in (example, example[:1]):
+        expected = adapter(images)
+        gap = float((written(images) - expected).abs().max())
+        if not gap <= tolerance * max(1.0, float(expected.abs().max())):
+            raise ValueError(
+                f"the exported network differs from the adapter by {gap:.2g}, more than the "
+                f"`tolerance` of {tolerance:.2g} allows; {out} was not written."
+            )
+        difference = max(difference, gap)
+    return difference

@@ -1,0 +1,168 @@
+"""``driftnorm train domains``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.cli.progress import Bar
+from driftnorm.cli.training_bar import TrainingBar
+from driftnorm.domains.algorithms import find_algorithm
+from driftnorm.domains.hparams import random_hparams
+from driftnorm.domains.network import BatchNormMode
+from driftnorm.domains.opening import DIGIT_SETS, open_arrays
+from driftnorm.domains.training import DomainTraining, Outcome
+from driftnorm.method_spec import read_options
+from driftnorm.training import Hooks
+
+__all__ = ["train_domains"]
+
+Many = Parameter(consume_multiple=True, negative="")
+LARGE, DIGITS = (5001, 300), (5001, 100)  # DomainBed's steps, and steps between evaluations
+
+
+def train_domains(
+    *,
+    data: str,
+    test_domain: Annotated[list[str], Many],
+    algorithm: str = "erm",
+    backbone: str | None = None,
+    weights: str | None = None,
+    batch_norm: BatchNormMode | None = None,
+    swad: bool = False,
+    size: int = 224,
+    steps: int | None = None,
+    evaluate_every: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    settings: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    hparams_seed: int = 0,
+    trial_seed: int = 0,
+    seed: int = 0,
+    minutes: float | None = None,
+    every_split: bool = False,
+    augmented_validation: bool = False,
+    out: Path | None = None,
+    cache: str | None = None,
+    threads: int | None = None,
+) -> None:
+    """Train on all domains but the tested ones; stopped and started again, it goes on.
+
+    Parameters
+    ----------
+    data
+        A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are recognised), a
+        tar file of one, or rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
+    test_domain
+        The domains that are not trained on, usually one.
+    algorithm
+        erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
+    backbone
+        resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn; default:
+        resnet50, for digits mnist-gn.
+    weights
+        A file of pre-trained weights, or "timm", "torchvision", "package".
+    batch_norm
+        frozen (statistics fixed, affine parameters trained: the published setting), trained or
+        fused; default: frozen, for digits trained.
+    swad
+        Average weights along the valley of the validation loss, around any algorithm.
+    size
+        Side of the images in pixels.
+    steps
+        Default: 5001.
+    evaluate_every
+        Steps between evaluations; default: 300, for digits 100.
+    batch_size
+        Images a domain and step; default: that of the hyper-parameters.
+    learning_rate
+        Adam's; default: that of the hyper-parameters.
+    settings
+        The algorithm's own hyper-parameters, such as gamma=1; can be given several times.
+    hparams_seed
+        0 for DomainBed's defaults, another one for a draw of its random search.
+    trial_seed
+        Of the splits.
+    seed
+        Of everything else.
+    minutes
+        Time budget; the same command goes on from there.
+    every_split
+        Evaluate every split of every domain, as DomainBed does.
+    augmented_validation
+        Augment held-out images of training domains, as DomainBed does.
+    out
+        Folder of the run; runs/domains/DATA-ALGORITHM-TARGET-tTRIAL by default.
+    cache
+        Folder for decoded images.
+    threads
+        CPU threads; all cores by default.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    console, digits = Console(), data.split(":")[0] in DIGIT_SETS
+    wraps = swad or algorithm.lower() == "swad"
+    name = "erm" if algorithm.lower() == "swad" else algorithm.lower()
+    find_algorithm(name)
+    with Bar(console) as bar:
+        arrays = open_arrays(data, size, cache, bar)
+    values = _hyper_parameters(name, digits, hparams_seed, trial_seed, settings)
+    every = evaluate_every or (100 if wraps and not digits else (DIGITS if digits else LARGE)[1])
+    plan = DomainTraining(
+        algorithm=name,
+        test_domains=tuple(test_domain),
+        backbone=backbone or ("mnist-gn" if digits else "resnet50"),
+        weights=weights,
+        batch_norm=batch_norm or ("trained" if digits else "frozen"),
+        steps=steps or LARGE[0],
+        batch_size=batch_size or int(values.pop("batch_size")),
+        lr=learning_rate or float(values.pop("lr")),
+        weight_decay=float(values.pop("weight_decay")),
+        dropout=float(values.pop("dropout")),
+        options=tuple(sorted((k, v) for k, v in values.items() if k not in ("batch_size", "lr"))),
+        swad=wraps,
+        trial_seed=trial_seed,
+        seed=seed,
+        evaluate_every=every,
+        every_split=every_split,
+        augmented_validation=augmented_validation,
+    )
+    target = "-".join(test_domain)
+    label = f"{arrays.name}-{'swad-' if swad else ''}{algorithm}-{target}-t{trial_seed}"
+    folder = out or Path("runs/domains") / label.replace(" ", "_")
+    images = plan.batch_size * (len(arrays.domains) - len(test_domain))
+    with TrainingBar(console, name, images) as watcher:
+        watcher.tell(target)
+        outcome = plan.run(
+            arrays,
+            folder,
+            budget_seconds=None if minutes is None else 60 * minutes,
+            hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
+        )
+    _report(console, plan, outcome)
+
+
+def _hyper_parameters(
+    algorithm: str, digits: bool, hparams_seed: int, trial_seed: int, settings: tuple[str, ...]
+) -> dict[str, Any]:
+    drawn: dict[str, Any] = random_hparams(algorithm, digits, hparams_seed, trial_seed)
+    return {**drawn, **dict(read_options(settings))}
+
+
+def _report(console: Console, plan: DomainTraining, outcome: Outcome) -> None:
+    done = f"{outcome.steps:,} of {plan.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
+    if outcome.reason == "interrupted":
+        console.print(f"Stopped after {done}. The same command goes on ({outcome.folder}).")
+        raise KeyboardInterrupt
+    if outcome.reason == "budget":
+        console.print(f"Out of time after {done}. The same command with more --minutes goes on.")
+    best = max(outcome.history, key=lambda record: record["validation"], default=None)
+    if best is not None:
+        console.print(
+            f"Best validation {100 * best['validation']:.2f} % at step {best['step']:.0f}; {done}."
+        )
+    console.print("Saved " + ", ".join(map(str, outcome.files)), markup=False)

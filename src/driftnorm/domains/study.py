@@ -1,0 +1,225 @@
+"""Test-time methods on trained networks: T3A's protocol, every cell one row.
+
+For every network, method and setting of its hyper-parameters, the adapter meets the held-out split
+of each training domain (validation) and the 80 % split of the target (the result), each from the
+start. Nothing is chosen here: rows hold all settings, and `selection` chooses by validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from driftnorm.domains.arrays import DomainArrays, evaluation_batches
+from driftnorm.domains.grids import GridSize, Settings, settings_of
+from driftnorm.domains.opening import open_arrays
+from driftnorm.engine import RecipeAdapter
+from driftnorm.evaluate import evaluate
+from driftnorm.launch import Launcher, serial
+from driftnorm.method_spec import MethodSpec, parse_method
+from driftnorm.models import open_checkpoint
+from driftnorm.protocol import Protocol
+from driftnorm.records import Cell, Failure, Row, RowStore, environment
+from driftnorm.shifts._common import Integers
+
+__all__ = ["DomainStudy", "TrainedNetwork", "open_trained"]
+
+Part = Literal["in", "out"]
+
+
+class TrainedNetwork(NamedTuple):
+    """What a study must know about a file of `DomainTraining`.
+
+    Attributes:
+        path: The file.
+        network: Takes images in [0, 1].
+        algorithm: What it was trained with.
+        trained_on: Names of the training domains.
+        test_domains: Names of the others.
+        content: Hash of the data set.
+        side: Of its images.
+        lr: It was trained with.
+        weight_decay: It was trained with.
+        trial_seed: Of the splits.
+        digest: First letters of the weights' hash.
+    """
+
+    path: str
+    network: nn.Module
+    algorithm: str
+    trained_on: tuple[str, ...]
+    test_domains: tuple[str, ...]
+    content: str
+    side: int
+    lr: float
+    weight_decay: float
+    trial_seed: int
+    digest: str
+
+    @property
+    def label(self) -> str:
+        """For rows: algorithm, target, trial, weights."""
+        swad = "swad " if Path(self.path).name.startswith("swad") else ""
+        target = " ".join(self.test_domains)
+        return f"{swad}{self.algorithm} -> {target}, trial {self.trial_seed}@{self.digest}"
+
+
+@lru_cache(maxsize=8)
+def open_trained(path: str) -> TrainedNetwork:
+    """Open a file that `driftnorm train domains` wrote."""
+    checkpoint = open_checkpoint(path)
+    facts = checkpoint.facts
+    if "trained_on" not in facts:
+        raise ValueError(
+            f"{path} does not say which domains it was trained on; `driftnorm train domains` "
+            f"writes files that do."
+        )
+    training = facts["training"]
+    return TrainedNetwork(
+        path,
+        checkpoint.model,
+        training["algorithm"],
+        tuple(facts["trained_on"]),
+        tuple(facts["test_domains"]),
+        facts["content"],
+        checkpoint.preprocessing.size,
+        training["lr"],
+        training["weight_decay"],
+        training["trial_seed"],
+        checkpoint.weights_hash[:8],
+    )
+
+
+@dataclass(frozen=True)
+class DomainStudy:
+    """What is measured.
+
+    Attributes:
+        data: As `open_arrays` takes it.
+        models: Files of trained networks.
+        methods: Words such as ``tent`` or ``gprebn:statistics=source``.
+        grid: How many settings are tried; see `grids`.
+        batch_size: Images a batch.
+        seeds: Of the streams' order.
+        limit: At most so many images of each validation split; the target's is always whole.
+        cache: Folder of decoded images.
+    """
+
+    data: str
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    grid: GridSize = "full"
+    batch_size: int = 32
+    seeds: tuple[int, ...] = (0,)
+    limit: int | None = None
+    cache: str | None = None
+
+    def cells(self) -> list[Cell]:
+        """Every measurement, those of one network and stream next to each other."""
+        return [cell for path in self.models for cell in self._cells_of(open_trained(path))]
+
+    def _cells_of(self, trained: TrainedNetwork) -> list[Cell]:
+        arrays = self.arrays(trained)
+        return [
+            Cell(
+                study="domains",
+                model=trained.label,
+                shift=f"{domain}/{part}",
+                severity=0,
+                method=str(parse_method(method)),
+                protocol=Protocol(
+                    data=arrays.name,
+                    count=len(self.positions(arrays, trained, domain, part)),
+                    batch_size=self.batch_size,
+                    order="shuffled",
+                    steps=self.complete(method, settings, trained).recipe().steps,
+                    seeds=(seed,),
+                ),
+                seed=seed,
+                options=settings,
+            )
+            for seed in self.seeds
+            for domain, part in _streams(trained)
+            for method in self.methods
+            for settings in settings_of(method, self.grid)
+        ]
+
+    def arrays(self, trained: TrainedNetwork) -> DomainArrays:
+        """The data in the size that the network takes; checked to be those it was trained on."""
+        arrays = open_arrays(self.data, trained.side, self.cache)
+        if arrays.content != trained.content:
+            raise ValueError(
+                f"{trained.path} was trained on other data than {self.data} holds (content "
+                f"{trained.content[:8]} against {arrays.content[:8]})."
+            )
+        return arrays
+
+    def positions(
+        self, arrays: DomainArrays, trained: TrainedNetwork, domain: str, part: Part
+    ) -> Integers:
+        """Which images of a domain a stream has."""
+        split = arrays.splits(trained.trial_seed)[arrays.index(domain)]
+        return split.inner if part == "in" else split.out[: self.limit]
+
+    def complete(self, method: str, settings: Settings, trained: TrainedNetwork) -> MethodSpec:
+        """The method with a setting: rho is a multiple of the rate that the network had."""
+        options: dict[str, Any] = dict(settings)
+        if "rho" in options:
+            options |= {"source_lr": trained.lr, "weight_decay": trained.weight_decay}
+        return parse_method(method).with_defaults(tuple(options.items()))
+
+    def run(
+        self, store: RowStore, launcher: Launcher = serial, workers: int = 1
+    ) -> Iterator[Row | Failure]:
+        """Measure what the store does not have; yields a row or a failure for each cell."""
+        tasks = (
+            Task(self, store.folder, path, cell)
+            for path in self.models
+            for cell in self._cells_of(open_trained(path))
+            if not store.has(cell)
+        )
+        for _, result in launcher(measure, tasks, workers):
+            yield result
+
+
+def _streams(trained: TrainedNetwork) -> list[tuple[str, Part]]:
+    validation: list[tuple[str, Part]] = [(domain, "out") for domain in trained.trained_on]
+    return [*validation, *((domain, "in") for domain in trained.test_domains)]
+
+
+class Task(NamedTuple):
+    """One cell, and the file of its network."""
+
+    study: DomainStudy
+    folder: Path
+    model: str
+    cell: Cell
+
+
+def measure(task: Task) -> Row | Failure:
+    """Run one stream through one adapter."""
+    study, cell, store = task.study, task.cell, RowStore(task.folder)
+    try:
+        trained = open_trained(task.model)
+        arrays = study.arrays(trained)
+        domain, part = cell.shift.rsplit("/", 1)
+        positions = study.positions(arrays, trained, domain, part)  # type: ignore[arg-type]
+        order = np.random.default_rng(cell.seed).permutation(len(positions))
+        stream = evaluation_batches(
+            arrays.domains[arrays.index(domain)], positions[order], study.batch_size
+        )
+        method = study.complete(cell.method, cell.options, trained)
+        adapter = RecipeAdapter(trained.network, method.recipe(), method=method.name, guard="off")
+        row = Row(cell, evaluate(adapter, stream), environment())
+    except (RuntimeError, ValueError, OSError, TypeError) as error:
+        failure = Failure(cell, f"{type(error).__name__}: {error}")
+        store.fail(failure)
+        return failure
+    store.write(row)
+    return row

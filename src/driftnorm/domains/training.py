@@ -1,0 +1,324 @@
+"""Train an algorithm on all domains but the tested ones: one run, resumable bit for bit.
+
+What a run leaves in its folder: ``best.safetensors`` (the best by training-domain validation, which
+is what the published tables use), ``last.safetensors`` (the oracle's, since it may not stop early),
+with SWAD ``swad.safetensors``, ``history.json`` with every evaluation, and while it is unfinished
+``resume.pt``. The model files describe themselves.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from driftnorm.data.atomic import write_atomically
+from driftnorm.domains.algorithm import Algorithm, DomainBatch, Minibatch
+from driftnorm.domains.algorithms import find_algorithm
+from driftnorm.domains.algorithms.swad import SWAD
+from driftnorm.domains.arrays import Batches, DomainArray, DomainArrays, evaluation_batches
+from driftnorm.domains.backbones import backbone
+from driftnorm.domains.network import BatchNormMode, DomainNetwork
+from driftnorm.models import Normalized, Preprocessing, save_checkpoint
+from driftnorm.models.deployed import variant_of
+from driftnorm.shifts._common import Integers
+from driftnorm.training.batches import random_numbers
+from driftnorm.training.checkpoint import ResumeFile
+from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
+
+__all__ = ["BEST", "LAST", "SWAD_FILE", "DomainTraining", "Outcome"]
+
+BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
+_HISTORY, _RESUME = "history.json", "resume.pt"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, and where its networks are."""
+
+    reason: Stop
+    folder: Path
+    steps: int
+    seconds: float
+    history: list[dict[str, float]]
+
+    @property
+    def files(self) -> list[Path]:
+        """The networks that were kept."""
+        return [path for name in (BEST, LAST, SWAD_FILE) if (path := self.folder / name).exists()]
+
+
+@dataclass(frozen=True)
+class DomainTraining:
+    """The settings of a run; DomainBed's defaults come from `hparams.default_hparams`.
+
+    Attributes:
+        algorithm: Its name.
+        test_domains: Not trained on.
+        backbone: As `backbones.backbone` takes it.
+        weights: File of its pre-trained weights.
+        batch_norm: How batch-norm layers are trained.
+        steps: In all.
+        batch_size: Images a domain and step.
+        lr: Adam's rate.
+        weight_decay: Adam's L2.
+        dropout: On the features.
+        options: The algorithm's own hyper-parameters.
+        swad: Average weights over the valley of the validation loss, around any algorithm.
+        side: Of the augmented images, if another than that of the stored ones.
+        trial_seed: Of the splits.
+        seed: Of everything else.
+        evaluate_every: Steps between evaluations.
+        every_split: Evaluate every split of every domain as DomainBed does, not just those that
+            selection needs: the held-out splits of all domains.
+        augmented_validation: Augment the held-out images of training domains, as DomainBed does.
+    """
+
+    algorithm: str
+    test_domains: tuple[str, ...]
+    backbone: str = "resnet50"
+    weights: str | None = None
+    batch_norm: BatchNormMode = "frozen"
+    steps: int = 5001
+    batch_size: int = 32
+    lr: float = 5e-5
+    weight_decay: float = 0.0
+    dropout: float = 0.0
+    options: tuple[tuple[str, Any], ...] = ()
+    swad: bool = False
+    side: int | None = None
+    trial_seed: int = 0
+    seed: int = 0
+    evaluate_every: int = 300
+    every_split: bool = False
+    augmented_validation: bool = False
+
+    def run(
+        self,
+        arrays: DomainArrays,
+        folder: Path,
+        *,
+        budget_seconds: float | None = None,
+        checkpoint_seconds: float = 60.0,
+        hooks: Hooks | None = None,
+    ) -> Outcome:
+        """Train, or go on where a killed run was."""
+        folder.mkdir(parents=True, exist_ok=True)
+        run = _Run(self, arrays, folder, hooks or Hooks())
+        finished = run.finished()
+        if finished is not None:
+            return finished
+        return run.train(budget_seconds, checkpoint_seconds)
+
+    def identity(self, arrays: DomainArrays) -> dict[str, Any]:
+        """What makes the run this run; where data and weights lie is not part of it."""
+        own = {**asdict(self), "weights": Path(self.weights).name if self.weights else None}
+        return {**own, "data": arrays.name, "content": arrays.content}
+
+
+@dataclass
+class _Run:
+    """One run at work."""
+
+    plan: DomainTraining
+    arrays: DomainArrays
+    folder: Path
+    hooks: Hooks
+    _stop: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        self.tested = [self.arrays.index(name) for name in self.plan.test_domains]
+        every = range(len(self.arrays.domains))
+        self.trained = [index for index in every if index not in self.tested]
+        if not self.tested or not self.trained:
+            raise ValueError(
+                f"`test_domains` must leave some of the {len(self.arrays.domains)} domains of "
+                f"{self.arrays.name} to train on, and name at least one; got "
+                f"{self.plan.test_domains}."
+            )
+        self.splits = self.arrays.splits(self.plan.trial_seed)
+        channels = self.arrays.image_shape[0]
+        usual = 1 if self.plan.backbone.startswith("mnist") else 3
+        self.model_options = {} if channels == usual else {"in_channels": channels}
+
+    def finished(self) -> Outcome | None:
+        """What a run that came to its end left."""
+        path = self.folder / _HISTORY
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        wanted = json.loads(json.dumps(self.plan.identity(self.arrays)))
+        for key in sorted(kept["identity"].keys() | wanted.keys()):
+            if kept["identity"].get(key) != wanted.get(key):
+                raise ValueError(
+                    f"{self.folder} holds another run: there `{key}` is "
+                    f"{kept['identity'].get(key)!r}, here {wanted.get(key)!r}. Name another folder."
+                )
+        return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
+
+    def train(self, budget_seconds: float | None, checkpoint_seconds: float) -> Outcome:
+        """From the last checkpoint on, or from the start."""
+        plan = self.plan
+        algorithm = self._build()
+        state = TrainState(algorithm, algorithm.optimizers())
+        keeper = ResumeFile(self.folder / _RESUME, plan.identity(self.arrays))
+        progress = keeper.restore(state) if keeper.path.exists() else Progress(plan.steps)
+        self._stop = isinstance(algorithm, SWAD) and algorithm.valley.dead
+        settings = LoopSettings(
+            plan.seed,
+            budget_seconds=budget_seconds,
+            checkpoint_seconds=checkpoint_seconds,
+            record_every=plan.evaluate_every,
+        )
+        algorithm.train()
+        reason = train(
+            state,
+            self._source(),
+            _step,
+            progress,
+            settings,
+            keeper=keeper,
+            evaluate=lambda state: self._evaluate(algorithm),
+            enough=lambda: self._stop,
+            hooks=Hooks(
+                self.hooks.on_step, self._on_record(algorithm, progress), self.hooks.on_checkpoint
+            ),
+        )
+        outcome = Outcome(reason, self.folder, progress.step, progress.seconds, progress.history)
+        if reason == "interrupted":
+            return outcome
+        if isinstance(algorithm, SWAD):
+            algorithm.finish()
+            self._save(algorithm.deployed(), SWAD_FILE, progress)
+            self._save(algorithm.algorithm.deployed(), LAST, progress)
+        else:
+            self._save(algorithm.deployed(), LAST, progress)
+        if reason == "finished":
+            kept = {
+                "identity": plan.identity(self.arrays),
+                "steps": progress.step,
+                "seconds": progress.seconds,
+                "history": progress.history,
+            }
+            write_atomically(self.folder / _HISTORY, json.dumps(kept, indent=1) + "\n")
+            keeper.path.unlink()
+        return outcome
+
+    def _build(self) -> Algorithm:
+        plan = self.plan
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(plan.seed)
+            channels, side, _ = self.arrays.image_shape
+            model = backbone(
+                plan.backbone, plan.weights, len(self.arrays.classes), channels, plan.side or side
+            )
+            network = DomainNetwork(model, plan.batch_norm, plan.dropout)
+            kind, options = find_algorithm(plan.algorithm), dict(plan.options)
+            if "group_size" in inspect.signature(kind).parameters:  # one domain's minibatch
+                options = {"group_size": plan.batch_size, **options}
+            algorithm = kind(
+                network, len(self.trained), lr=plan.lr, weight_decay=plan.weight_decay, **options
+            )
+            if plan.swad:
+                algorithm = SWAD(algorithm)
+        return algorithm.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def _source(self) -> Callable[[int], DomainBatch]:
+        batches = Batches(
+            [self.arrays.domains[i] for i in self.trained],
+            [self.splits[i].inner for i in self.trained],
+            self.plan.batch_size,
+            self.plan.seed,
+            augmented=self.arrays.augmented,
+            side=self.plan.side,
+        )
+
+        def source(step: int) -> DomainBatch:
+            minibatches = tuple(Minibatch(*pair) for pair in batches.batch(step))
+            return DomainBatch(minibatches, random_numbers(self.plan.seed, "algorithm", step))
+
+        return source
+
+    def _evaluate(self, algorithm: Algorithm) -> dict[str, float]:
+        """Accuracy by domain and split; their mean over the training domains selects."""
+        algorithm.eval()
+        found, losses = {}, []
+        for index, domain in enumerate(self.arrays.domains):
+            split = self.splits[index]
+            accuracy, loss = self._score(algorithm, domain, split.out, index in self.trained)
+            found[f"{domain.name} out"] = accuracy
+            if index in self.trained:
+                losses.append(loss)
+            if self.plan.every_split:
+                found[f"{domain.name} in"], _ = self._score(algorithm, domain, split.inner, False)
+        algorithm.train()
+        own = [found[f"{self.arrays.domains[i].name} out"] for i in self.trained]
+        found["validation"] = sum(own) / len(own)
+        found["validation loss"] = sum(losses) / len(losses)
+        if isinstance(algorithm, SWAD):
+            self._stop = algorithm.evaluated(found["validation loss"])
+        return found
+
+    @torch.no_grad()
+    def _score(
+        self, algorithm: Algorithm, domain: DomainArray, positions: Integers, trained: bool
+    ) -> tuple[float, float]:
+        augmented = trained and self.plan.augmented_validation and self.arrays.augmented
+        rng = random_numbers(self.plan.seed, "augmentation", 2**31) if augmented else None
+        right, loss = 0, 0.0
+        for images, labels in evaluation_batches(domain, positions, augmentation=rng):
+            logits = algorithm(images)
+            right += int((logits.argmax(1) == labels).sum())
+            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+        return right / len(positions), loss / len(positions)
+
+    def _on_record(
+        self, algorithm: Algorithm, progress: Progress
+    ) -> Callable[[Mapping[str, float]], None]:
+        def keep_best(record: Mapping[str, float]) -> None:
+            before = [earlier["validation"] for earlier in progress.history[:-1]]
+            if record["validation"] > max(before, default=-1.0):  # the first one, on ties
+                current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
+                self._save(current.deployed(), BEST, progress)
+            self.hooks.on_record(record)
+
+        return keep_best
+
+    def _save(self, model: nn.Module, name: str, progress: Progress) -> None:
+        suffix, options = variant_of(model)
+        plan, last = self.plan, progress.history[-1] if progress.history else {}
+        side = plan.side or self.arrays.image_shape[1]
+        mean, std = ((0.0,), (1.0,))
+        if isinstance(model, Normalized):
+            mean, std = (tuple(t.flatten().tolist()) for t in (model.mean, model.std))
+        save_checkpoint(
+            self.folder / name,
+            model,
+            architecture=plan.backbone + suffix,
+            classes=self.arrays.classes,
+            preprocessing=Preprocessing(mean, std, side),
+            options={**self.model_options, **options},
+            data=self.arrays.name,
+            content=self.arrays.content,
+            trained_on=[self.arrays.domains[i].name for i in self.trained],
+            test_domains=list(plan.test_domains),
+            step=progress.step,
+            validation=last.get("validation"),
+            training=json.loads(json.dumps(self.plan.identity(self.arrays))),
+        )
+
+
+def _step(state: TrainState, batch: DomainBatch) -> Mapping[str, float]:
+    algorithm = state.module
+    assert isinstance(algorithm, Algorithm)
+    losses = algorithm.step(state, batch)
+    if isinstance(algorithm, SWAD):
+        algorithm.after_step()
+    return losses

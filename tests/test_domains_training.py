@@ -1,0 +1,332 @@
+"""Training on domains: one run, resumed and killed, its files, selection, the study, its tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import driftnorm
+from driftnorm.domains.algorithms import ALGORITHMS, find_algorithm
+from driftnorm.domains.grids import ABLATIONS, MAIN, settings_of
+from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.selection import (
+    leave_one_out,
+    oracle,
+    select_setting,
+    training_validation,
+)
+from driftnorm.domains.study import DomainStudy, open_trained
+from driftnorm.domains.training import BEST, LAST, SWAD_FILE, DomainTraining
+from driftnorm.domains.views import domains_ablation_table, domains_table
+from driftnorm.launch import LAUNCHERS
+from driftnorm.method_spec import parse_method
+from driftnorm.protocol import Protocol
+from driftnorm.records import Cell, Failure, Row, RowStore
+from driftnorm.robustness.comparing import MixedRowsError
+
+DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
+SIDE = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three domains (tints) of two classes (stripes across or along), 15 pictures each."""
+    root = tmp_path_factory.mktemp("stripes")
+    rng = np.random.default_rng(0)
+    for tint, domain in enumerate(("blue", "green", "red")):
+        for kind, label in enumerate(("across", "along")):
+            place = root / domain / label
+            place.mkdir(parents=True)
+            for number in range(15):
+                pixels = rng.integers(0, 60, (SIDE, SIDE, 3))
+                stripes = np.arange(SIDE) // 2 % 2 * 150
+                pixels[..., tint] += stripes[:, None] if kind else stripes[None, :]
+                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def plan(**changes: object) -> DomainTraining:
+    small = DomainTraining(
+        "erm",
+        ("red",),
+        backbone="mnist-bn",
+        batch_norm="trained",
+        steps=6,
+        batch_size=4,
+        lr=1e-3,
+        evaluate_every=3,
+    )
+    return replace(small, **changes)  # type: ignore[arg-type]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    first, second = load_file(one), load_file(other)
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+
+
+def test_a_run_leaves_networks_that_describe_themselves(
+    folder: Path, cache: str, tmp_path: Path
+) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    outcome = plan().run(arrays, tmp_path / "run")
+    assert outcome.reason == "finished"
+    assert [record["step"] for record in outcome.history] == [3, 6]
+    for record in outcome.history:
+        mean = (record["blue out"] + record["green out"]) / 2
+        assert record["validation"] == pytest.approx(mean)
+    assert [path.name for path in outcome.files] == [BEST, LAST]
+    trained = open_trained(str(tmp_path / "run" / BEST))
+    assert trained.trained_on == ("blue", "green")
+    assert trained.test_domains == ("red",)
+    assert trained.content == arrays.content
+    answers = driftnorm.adapt(trained.network, "gprebn")(torch.rand(8, 3, SIDE, SIDE))
+    assert answers.shape == (8, 2)
+    again = plan().run(arrays, tmp_path / "run")  # done is done
+    assert again.history == outcome.history
+    with pytest.raises(ValueError, match="another run: there `lr`"):
+        plan(lr=1e-2).run(arrays, tmp_path / "run")
+
+
+@pytest.mark.parametrize("algorithm", ["erm", "irm", "sagnet"])
+def test_an_interrupted_run_ends_with_the_same_bits(
+    algorithm: str, folder: Path, cache: str, tmp_path: Path
+) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    whole = plan(algorithm=algorithm).run(arrays, tmp_path / "whole")
+    parts = tmp_path / "parts"
+    first = plan(algorithm=algorithm).run(
+        arrays, parts, budget_seconds=1e-9, checkpoint_seconds=1e-9
+    )
+    assert first.reason == "budget"
+    assert first.steps == 1
+    second = plan(algorithm=algorithm).run(arrays, parts, checkpoint_seconds=1e-9)
+    drop = [{k: v for k, v in r.items() if k != "seconds"} for r in second.history]
+    assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in whole.history]
+    for name in (BEST, LAST):
+        assert same_weights(tmp_path / "whole" / name, parts / name)
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+def test_every_algorithm_trains_and_adapts(
+    algorithm: str, folder: Path, cache: str, tmp_path: Path
+) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    outcome = plan(algorithm=algorithm, steps=2, evaluate_every=2).run(arrays, tmp_path)
+    trained = open_trained(str(outcome.files[0]))
+    assert trained.algorithm == algorithm
+    for method in ("tent", "gprebn+rt3a", "shot"):
+        adapter = driftnorm.adapt(trained.network, method)
+        assert torch.isfinite(adapter(torch.rand(8, 3, SIDE, SIDE))).all()
+
+
+def test_swad_keeps_its_average_beside_the_best(folder: Path, cache: str, tmp_path: Path) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    outcome = plan(swad=True, steps=8, evaluate_every=1, batch_norm="frozen").run(arrays, tmp_path)
+    assert {path.name for path in outcome.files} == {BEST, LAST, SWAD_FILE}
+    assert open_trained(str(tmp_path / SWAD_FILE)).label.startswith("swad erm -> red")
+    assert not same_weights(tmp_path / SWAD_FILE, tmp_path / LAST)
+
+
+def test_bad_plans_are_refused_before_any_hour_is_spent(
+    folder: Path, cache: str, tmp_path: Path
+) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    with pytest.raises(ValueError, match="has the domains blue, green, red; got 'rde'"):
+        plan(test_domains=("rde",)).run(arrays, tmp_path)
+    with pytest.raises(ValueError, match="must leave some of the 3 domains"):
+        plan(test_domains=("blue", "green", "red")).run(arrays, tmp_path)
+    with pytest.raises(ValueError, match="Did you mean 'groupdro'"):
+        find_algorithm("gropdro")
+
+
+def test_a_killed_process_goes_on(folder: Path, cache: str, tmp_path: Path) -> None:
+    command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domain", "red"]
+    command += ["--backbone", "mnist-bn", "--batch-norm", "trained", "--size", str(SIDE)]
+    command += ["--steps", "400", "--evaluate-every", "50", "--batch-size", "4"]
+    command += ["--cache", cache, "--threads", "1"]
+    running = subprocess.Popen([*command, "--out", str(tmp_path / "killed")])
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / BEST).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    for name in ("killed", "whole"):
+        out = ["--out", str(tmp_path / name)]
+        done = subprocess.run([*command, *out], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Best validation" in done.stdout
+    for name in (BEST, LAST):
+        assert same_weights(tmp_path / "whole" / name, tmp_path / "killed" / name)
+
+
+# ---------------------------------------------------------------- selection
+
+
+def test_selectors_against_their_definitions() -> None:
+    history = [
+        {"step": 1, "a out": 0.5, "b out": 0.9, "t out": 0.1, "t in": 0.2},
+        {"step": 2, "a out": 0.8, "b out": 0.8, "t out": 0.3, "t in": 0.4},
+        {"step": 3, "a out": 0.9, "b out": 0.7, "t out": 0.6, "t in": 0.9},
+    ]
+    assert training_validation(history, ["a", "b"], "t") == (pytest.approx(0.8), 0.4, 2)
+    assert oracle(history, "t") == (0.6, 0.9, 3)
+    others = {
+        "a": [{"step": s, "a in": v} for s, v in ((1, 0.1), (2, 0.5), (3, 0.9))],
+        "b": [{"step": s, "b in": v} for s, v in ((1, 0.9), (2, 0.6), (3, 0.1))],
+    }
+    assert leave_one_out(history, others, "t") == (pytest.approx(0.55), 0.4, 2)
+    assert leave_one_out(history, {**others, "c": []}, "t") is None
+    nan = [{**history[0], "a out": float("nan")}, history[1]]
+    chosen = training_validation(nan, ["a", "b"], "t")
+    assert chosen is not None
+    assert chosen.step == 2
+
+
+def test_grids() -> None:
+    assert len(settings_of("tent")) == 6
+    assert len(settings_of("gprebn")) == 7 * 6
+    assert len(settings_of("t3a")) == 6
+    assert settings_of("source") == ((),)
+    assert len(settings_of("gprebn:statistics=source", "short")) == 2
+    for method in (*MAIN, *ABLATIONS):
+        for setting in settings_of(method):
+            options = {**dict(setting), "source_lr": 1e-4} if "rho" in dict(setting) else setting
+            word = parse_method(method).with_defaults(tuple(dict(options).items()))
+            assert word.recipe() is not None
+
+
+def test_settings_are_chosen_by_validation_alone() -> None:
+    def row(setting: int, shift: str, error: float) -> Row:
+        cell = Cell(
+            "domains", "m", shift, 0, "t3a", Protocol("d", 4, 2), 0, (("supports", setting),)
+        )
+        return Row(cell, {"error": error})
+
+    rows = [
+        row(1, "a/out", 0.30),
+        row(1, "b/out", 0.10),
+        row(1, "t/in", 0.0),
+        row(5, "a/out", 0.10),
+        row(5, "b/out", 0.20),
+        row(5, "t/in", 0.9),
+    ]
+    assert {r.cell.options for r in select_setting(rows)} == {(("supports", 5),)}
+    assert len(select_setting(rows)) == 3
+
+
+# ---------------------------------------------------------------- study and tables
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path, cache: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    root = tmp_path_factory.mktemp("models")
+    arrays = open_arrays(str(folder), SIDE, cache)
+    for target in ("red", "blue"):
+        plan(test_domains=(target,), steps=60, evaluate_every=30).run(arrays, root / target)
+    return [str(root / target / BEST) for target in ("red", "blue")]
+
+
+def test_study_selects_scores_and_tables(
+    folder: Path, cache: str, models: list[str], tmp_path: Path
+) -> None:
+    study = DomainStudy(
+        str(folder),
+        tuple(models),
+        ("source", "tent", "t3a", "gprebn+rt3a"),
+        grid="short",
+        batch_size=8,
+        cache=cache,
+    )
+    cells = study.cells()
+    assert {c.shift for c in cells} == {f"{d}/out" for d in ("blue", "green", "red")} | {
+        "red/in",
+        "blue/in",
+    }
+    store = RowStore(tmp_path / "rows")
+    rows = list(study.run(store, LAUNCHERS["processes"], 2))
+    assert not [r for r in rows if isinstance(r, Failure)]
+    assert len(rows) == len(cells)
+    assert list(study.run(store)) == []
+    results = [r for r in rows if isinstance(r, Row)]
+    table = domains_table(results)
+    assert [line[0] for line in table.rows] == [
+        f"erm + {m}" for m in ("source", "tent", "t3a", "gprebn+rt3a")
+    ]
+    sources = [
+        100 - 100 * r.metrics["error"]
+        for r in results
+        if r.cell.method == "source" and r.cell.shift.endswith("/in")
+    ]
+    assert table.rows[0][3] == pytest.approx(np.mean(sources))
+    assert "80 % split" in table.note
+    other = replace(results[0], cell=replace(results[0].cell, model="resnet20@12"))
+    with pytest.raises(MixedRowsError, match="no network of"):
+        domains_table([*results, other])
+
+
+def test_ablation_shares_tents_setting(
+    folder: Path, cache: str, models: list[str], tmp_path: Path
+) -> None:
+    study = DomainStudy(
+        str(folder), tuple(models[:1]), ABLATIONS, grid="short", batch_size=8, cache=cache
+    )
+    rows = [r for r in study.run(RowStore(tmp_path / "rows")) if isinstance(r, Row)]
+    table = domains_ablation_table(rows)
+    assert len(table.rows) == 8
+    assert table.rows[3][0] == "tent"
+    without = [row for row in rows if row.cell.method != "tent"]
+    with pytest.raises(MixedRowsError, match="run it too"):
+        domains_ablation_table(without)
+
+
+def test_other_data_are_refused(
+    folder: Path, cache: str, models: list[str], tmp_path: Path
+) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    os.remove(copy / "red" / "along" / "0.png")
+    study = DomainStudy(str(copy), tuple(models), ("source",), cache=cache)
+    with pytest.raises(ValueError, match="trained on other data"):
+        study.cells()
+
+
+def test_commands(folder: Path, cache: str, models: list[str], tmp_path: Path) -> None:
+    command = [*DRIFTNORM, "bench", "domains", "--data", str(folder), "--models", *models]
+    command += ["--methods", "source", "bn", "--batch-size", "8", "--cache", cache]
+    command += ["--out", str(tmp_path / "rows"), "--workers", "1"]
+    environment = {**os.environ, "COLUMNS": "140"}
+    planned = subprocess.run(
+        [*command, "--dry-run"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert planned.returncode == 0, planned.stderr
+    assert "12 cells to run" in planned.stdout
+    assert "hours" in planned.stdout
+    assert not (tmp_path / "rows").exists()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "erm + bn" in done.stdout
+    shown = subprocess.run(
+        [*DRIFTNORM, "table", "domains", str(tmp_path / "rows"), "--form", "csv"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.stdout.splitlines()[1].startswith("erm + ")

@@ -1,0 +1,236 @@
+"""The paper's tables from rows with known numbers: values, the paper's beside them, refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_rows import ADAM, ALL_STREAMS, made_row, made_rows
+
+from driftnorm.records import Row, save_rows
+from driftnorm.robustness.ablations import ABLATION, HALF_TARGET, INTRO, TENT_ON_SOURCE, Setting
+from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, shifts_of
+from driftnorm.robustness.networks import FINE_TUNED
+from driftnorm.robustness.paper import ALEXNET_ERRORS, IMAGENET
+from driftnorm.robustness.views import VIEWS, detailed_table, find_view, summary_table
+from driftnorm.shifts import CORRUPTIONS
+from driftnorm.tables import Table
+
+STREAMS = (("fog", 5), ("snow", 5))
+FOUR = {"source": 0.4, TENT_ON_SOURCE: 0.5, "bn": 0.3, "tent": 0.2}
+TUNED = "resnet20-without-{}-1000-images-2-epochs-lr-0.01-seed-0-{}.safetensors@0"
+
+
+def make(name: str, rows: Sequence[Row]) -> Table:
+    return find_view(name).make(rows)
+
+
+SETTINGS: dict[str, tuple[tuple[Setting, ...], str]] = {
+    "intro": (INTRO, "tent"),
+    "ablation": (ABLATION, "tent"),
+    "half-target": (HALF_TARGET, "bn"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_tables_of_settings(name: str) -> None:
+    settings, reference = SETTINGS[name]
+    errors = {setting.method: (10 + place) / 50 for place, setting in enumerate(settings)}
+    rows = [*made_rows(errors, STREAMS), *made_rows({"t3a": 0.1}, STREAMS[:1])]  # of no concern
+    table = make(name, rows)
+    names = len(settings[0].names)
+    for setting, line in zip(settings, table.rows, strict=True):
+        assert line[:names] == setting.names
+        assert line[names] == pytest.approx(100 * errors[setting.method])
+        assert line[names + 2 :] == setting.paper
+        if setting.method == reference:
+            assert line[names + 1] == "-"
+        else:
+            change = 100 * (errors[setting.method] - errors[reference])
+            assert str(line[names + 1]).startswith(f"{change:+.2f} [")
+    assert "batch 20" in table.note
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_tables_of_settings_refuse_what_does_not_belong_together(name: str) -> None:
+    settings, _ = SETTINGS[name]
+    rows = made_rows({setting.method: 0.2 for setting in settings}, STREAMS)
+    for changes, match in (
+        ({"batch": 10}, "protocols cannot be mixed"),
+        ({"model": "other@0"}, "several models"),
+        ({"study": "other"}, "several studies"),
+        ({"seed": 1}, "lacks"),
+    ):
+        with pytest.raises(MixedRowsError, match=match):
+            make(name, [*rows, made_row(settings[0].method, **changes)])
+    lacking = settings[-1].method
+    with pytest.raises(MixedRowsError, match="also needs the method"):
+        make(name, [row for row in rows if row.cell.method != lacking])
+    with pytest.raises(MixedRowsError, match="2 times; give each measurement once"):
+        make(name, [*rows, rows[0]])
+
+
+def test_methods_optimised_differently_are_refused() -> None:
+    rows = made_rows({"tent": 0.2}, STREAMS, options=ADAM)
+    rows += made_rows({"gprebn": 0.2}, STREAMS, options=(("lr", 0.1), *ADAM[1:]))
+    with pytest.raises(MixedRowsError, match="optimised differently"):
+        summary_table(rows)
+
+
+def test_clean_rows_do_not_enter_the_means() -> None:
+    rows = made_rows({"bn": 0.4, "tent": 0.2}, STREAMS)
+    clean = made_rows({"bn": 0.1, "tent": 0.1}, [("clean", 0)])
+    assert summary_table([*rows, *clean]).rows == summary_table(rows).rows
+    with pytest.raises(MixedRowsError, match="no row on corrupted images"):
+        summary_table(clean)
+
+
+def test_the_papers_means_stand_only_beside_means_over_the_same_streams() -> None:
+    errors = {"source": 0.4, "tent": 0.2}
+    whole = summary_table(made_rows(errors, ALL_STREAMS))
+    assert whole.rows[0][-2:] == (11.2, pytest.approx(40 - 11.2))
+    fifth = made_rows(errors, [(c, 5) for c in CORRUPTIONS])
+    assert summary_table(fifth).rows[0][-2:] == (None, None)
+    assert len(detailed_table(fifth).columns) == 3
+    few = detailed_table(
+        made_rows(errors, [stream for stream in ALL_STREAMS if stream[0] == "fog"])
+    )
+    assert few.rows[0][-2:] == (8.5, 7.7)
+    assert few.rows[1][-2:] == (None, None)  # the paper's mean is over all corruptions
+
+
+def test_order_does_not_come_from_file_names() -> None:
+    rows = made_rows(
+        {"tent": 0.1, "zebra": 0.1, "bn": 0.2}, [("snow", 5), ("fog", 1), ("clean", 0)]
+    )
+    mixed = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    found = in_order([*mixed, *rows], ["bn", "source"])
+    assert len(found) == len(rows)
+    assert methods_of(found) == ["bn", "tent", "zz"]
+    assert [row.cell.shift for row in found[:3]] == ["clean", "snow", "fog"]
+    assert shifts_of(mixed) == ["snow", "fog"]
+
+
+def test_augmentation_compares_each_network_with_its_own_source() -> None:
+    rows = made_rows({"source": 0.3, "gprebn": 0.2}, STREAMS, model="augmix.safetensors@1")
+    rows += made_rows({"source": 0.5, "gprebn": 0.46}, STREAMS, model="cutout.safetensors@2")
+    lines = {line[:2]: line for line in make("augmentation", rows).rows}
+    assert lines["augmix", "source"][2:] == (pytest.approx(30), "-", 11.2)
+    assert lines["augmix", "gprebn"][4] == 8.9
+    assert str(lines["augmix", "gprebn"][3]).startswith("-10.00 [")
+    assert str(lines["cutout", "gprebn"][3]).startswith("-4.00 [")
+    assert lines["cutout", "gprebn"][4] is None
+    with pytest.raises(MixedRowsError, match="lacks 1 of 2"):
+        make("augmentation", rows[:-1])
+    with pytest.raises(MixedRowsError, match="protocols"):
+        make("augmentation", [*rows, made_row(model="mixup.safetensors@3", data="cifar-100-c")])
+
+
+def imagenet_rows(error: Callable[[str, int], float], method: str = "source") -> list[Row]:
+    return [
+        made_row(method, c, s, error(c, s), data="imagenet-c", model="resnet50@0")
+        for c, s in ALL_STREAMS
+    ]
+
+
+def test_imagenet_table_against_a_slow_computation() -> None:
+    generator = np.random.default_rng(0)
+    errors = {stream: float(generator.uniform(0.2, 0.9)) for stream in ALL_STREAMS}
+    table = make("imagenet", imagenet_rows(lambda c, s: errors[c, s]))
+    ces = []
+    for corruption in CORRUPTIONS:
+        total = sum(errors[corruption, severity] for severity in (1, 2, 3, 4, 5))
+        ces.append(100 * total / (5 * ALEXNET_ERRORS[corruption]))
+    noise, blur, weather, digital = ces[0:3], ces[3:7], ces[7:11], ces[11:15]
+    wanted = [sum(group) / len(group) for group in (noise, blur, weather, digital, ces)]
+    assert table.rows[0] == ("resnet50, source", *(pytest.approx(value) for value in wanted))
+    assert [column.title for column in table.columns[1:]] == [
+        *("noise", "blur", "weather", "digital", "mCE")
+    ]
+    assert ("paper: AM", *IMAGENET["AM"]) in table.rows
+
+
+def test_imagenet_table_gives_the_known_mce_of_augmix() -> None:
+    # RobustBench's errors on 5,000 pictures over AlexNet's
+    printed = (62.3, 60.8, 61.0, 63.4, 78.5, 59.0, 63.2, 69.8)
+    printed += (69.6, 64.5, 54.6, 57.1, 74.2, 59.1, 65.5)
+    ce = dict(zip(CORRUPTIONS, printed, strict=True))
+    # severities of unequal error, whose mean is what counts
+    spread = {1: 0.5, 2: 0.8, 3: 1.0, 4: 1.2, 5: 1.5}
+    rows = imagenet_rows(lambda c, s: spread[s] * ce[c] / 100 * ALEXNET_ERRORS[c])
+    line = make("imagenet", rows).rows[0]
+    assert line[1:5] == pytest.approx((61.4, 66.0, 64.6, 64.0), abs=0.051)
+    assert line[5] == pytest.approx(64.17, abs=0.01)
+
+
+def test_imagenet_table_wants_every_corruption_at_every_severity() -> None:
+    rows = imagenet_rows(lambda c, s: 0.5)
+    with pytest.raises(MixedRowsError, match=r"lack 1 of the 75 streams, such as \('snow', 3\)"):
+        make("imagenet", [r for r in rows if (r.cell.shift, r.cell.severity) != ("snow", 3)])
+
+
+def fine_tuned_rows() -> list[Row]:
+    tuned = [
+        made_row(
+            method, *stream, error / 4, study=FINE_TUNED, model=TUNED.format(stream[0], "ab12")
+        )
+        for stream in STREAMS
+        for method, error in FOUR.items()
+    ]
+    return [*tuned, *made_rows(FOUR, STREAMS)]
+
+
+def test_fine_tuned_table() -> None:
+    rows = [*fine_tuned_rows(), *made_rows({"gprebn": 0.1}, STREAMS[:1])]  # of no concern
+    table = make("fine-tuned", rows)
+    values = {line[:2]: line[2:4] for line in table.rows}
+    assert values["pre-trained", "source"] == pytest.approx((40, 50))
+    assert values["pre-trained", "target"] == pytest.approx((30, 20))
+    assert values["fine-tuned", "source"] == pytest.approx((10, 12.5))
+    assert values["fine-tuned", "target"] == pytest.approx((7.5, 5))
+    assert table.rows[-1][5:] == (14.4, 13.2)
+    assert "1000 images 2 epochs lr 0.01 seed 0" in table.note
+
+
+def test_fine_tuned_table_refuses_what_does_not_belong_together() -> None:
+    rows = fine_tuned_rows()
+    first, others = rows[0], rows[1:]
+    with pytest.raises(MixedRowsError, match="fine-tuned networks lack"):
+        make("fine-tuned", [row for row in rows if row.cell.study != FINE_TUNED])
+    with pytest.raises(MixedRowsError, match="lacks 1 of 2 streams"):
+        make("fine-tuned", others)
+    longer = TUNED.replace("2-epochs", "9-epochs").format("fog", "cd34")
+    with pytest.raises(MixedRowsError, match="fine-tuned differently"):
+        make("fine-tuned", [replace(first, cell=replace(first.cell, model=longer)), *others])
+    with pytest.raises(MixedRowsError, match="2 times"):  # a second network without fog
+        make("fine-tuned", [replace(first, cell=replace(first.cell, model=longer)), *rows])
+    with pytest.raises(MixedRowsError, match=r"only one of them met \('rain', 5, 0\)"):
+        make("fine-tuned", [*rows, *made_rows(FOUR, [("rain", 5)])])
+
+
+def test_every_view_names_methods_that_can_be_built() -> None:
+    from driftnorm.method_spec import parse_method
+
+    for name, view in VIEWS.items():
+        assert [str(parse_method(method)) for method in view.methods] == [*view.methods], name
+
+
+def test_the_command_puts_files_together(tmp_path: Path) -> None:
+    save_rows(made_rows({"bn": 0.4, "source": 0.6}, STREAMS), tmp_path / "one.jsonl")
+    save_rows(made_rows({"tent": 0.2}, STREAMS), tmp_path / "two.jsonl")
+    command = [sys.executable, "-c", "from driftnorm.cli import main; main()", "table", "summary"]
+    files = [str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")]
+    chosen = [*command, *files, "--form", "csv", "--methods", "tent", "bn"]
+    found = subprocess.run(chosen, capture_output=True, text=True, check=True)
+    lines = [*csv.reader(io.StringIO(found.stdout.strip()))]
+    assert [(line[0], float(line[1])) for line in lines[1:]] == [
+        ("tent", pytest.approx(20)),
+        ("bn", pytest.approx(40)),
+    ]
