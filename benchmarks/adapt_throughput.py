@@ -48,8 +48,9 @@ def images(count: int, side: int) -> np.ndarray:
 
 @torch.no_grad()
 def settle(network: nn.Module, pixels: np.ndarray) -> None:
-    """Statistics and a bias that fit the images: a network that always says the same would make
-    the guard ask the source about every batch.
+    """Give it statistics and a bias that fit the images.
+
+    A network that always says the same would make the guard ask the source about every batch.
     """
     x = as_batch([*pixels], network)
     network.train()

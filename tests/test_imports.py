@@ -19,9 +19,12 @@ ROWS = (
         *("recipe", "adapter", "guard", "intake", "probe", "converted", "transaction"),
         *("preparation", "persistence", "watch", "engine", "recipes", "api", "export"),
     ),
-    ("models", "shifts", "data", "training"),
+    ("models", "shifts", "data", "training", "inputs"),
     ("metrics", "protocol", "records", "evaluate", "launch", "method_spec"),
-    ("tables", "method_table", "demo", "robustness"),
+    (
+        *("tables", "method_table", "demo", "robustness", "domains", "plots"),
+        *("runs", "diagnosis", "report"),
+    ),
     ("cli",),
 )
 RANK = {part: rank for rank, row in enumerate(ROWS) for part in row}

@@ -311,7 +311,7 @@ def test_the_committed_demo_makes_a_whole_page() -> None:
     assert "gprebn+rt3a is the best of 13 methods, with 11.6 % mean error against 52.7 %" in text
     assert "severities 1 to 3" in text
     assert "seeds 0 to 2" in text
-    assert found.count("figure") == 6 + 6 + 1  # bars, severities, stream
+    assert found.count("figure") == 6 + 6 + 1 + 13  # bars, severities, stream, reliability
     for name, attributes in found.tags:
         for key in ("src", "href"):
             assert str(attributes.get(key, "#")).startswith(("#", "data:")), (name, attributes)

@@ -15,6 +15,8 @@ from driftnorm.data.check import check_folder
 from driftnorm.data.cifar_c import check_cifar_c
 from driftnorm.data.fetch import fetch
 from driftnorm.data.sources import DATASETS, find_dataset
+from driftnorm.domains.check import check_domains
+from driftnorm.domains.known import KNOWN_SETS
 
 __all__ = ["app"]
 
@@ -34,7 +36,8 @@ def list_datasets() -> None:
     console.print(table)
     console.print(
         f"`driftnorm data check` also knows {' and '.join(_RELEASED)} in their released layout, "
-        "which `driftnorm corrupt` generates."
+        "which `driftnorm corrupt` generates, the domain sets "
+        f"{', '.join(KNOWN_SETS)}, and domains for a folder of domain/class/image."
     )
 
 
@@ -75,14 +78,21 @@ def check(name: str, folder: Path) -> None:
     Parameters
     ----------
     name
-        Which data set it should be, or cifar-10-c or cifar-100-c for corrupted data in the released
-        layout.
+        Which data set it should be; cifar-10-c or cifar-100-c for corrupted data in the released
+        layout; PACS, VLCS, OfficeHome, TerraIncognita, or domains for any folder of
+        domain/class/image.
     folder
         Where it is.
     """
     console = Console()
     if name in _RELEASED:
         problems = check_cifar_c(folder, name)
+    elif name == "domains" or name.lower() in map(str.lower, KNOWN_SETS):
+        with Bar(console) as bar:
+            found = check_domains(folder, None if name == "domains" else name, progress=bar)
+        for line in found.lines():
+            _say(console, line)
+        problems = [str(problem) for problem in found.problems]
     else:
         with Bar(console, in_bytes=True) as bar:
             problems = [str(problem) for problem in check_folder(find_dataset(name), folder, bar)]

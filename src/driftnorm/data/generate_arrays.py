@@ -58,13 +58,13 @@ def write_arrays(
     total = len(shifts) * len(images)
     done = total - len(missing) * len(images)
     progress("", done, total)
-    drafts: dict[Corruption, _Draft] = {}
+    drafts: dict[Corruption, ArrayDraft] = {}
     with ExitStack() as stack:
         for task, pixels in in_processes(_corrupt_chunk, _tasks(images, missing), workers):
             shift = task.shift
             file = part_file(folder, shift.name, shift.severity)
             if shift not in drafts:
-                drafts[shift] = _Draft(work / file.name, images.images.shape)
+                drafts[shift] = ArrayDraft(work / file.name, images.images.shape)
                 stack.callback(drafts[shift].close)
             drafts[shift].put(task.start, pixels)
             if drafts[shift].is_full:
@@ -74,7 +74,7 @@ def write_arrays(
             progress(f"{shift.name} {shift.severity}", done, total)
 
 
-class _Draft:
+class ArrayDraft:
     """An array in a file that is filled in any order and then put in its place.
 
     It is written, not memory-mapped: a full disk then raises an error instead of a fatal signal.
@@ -129,7 +129,7 @@ def _join_parts(folder: Path, work: Path, name: str) -> None:
         if not all(part.exists() for part in parts):
             return
         rows, *shape = open_npy(parts[0]).shape
-        draft = _Draft(work / whole.name, (len(parts) * rows, *shape))
+        draft = ArrayDraft(work / whole.name, (len(parts) * rows, *shape))
         for number, part in enumerate(parts):
             draft.put(number * rows, open_npy(part))
         draft.publish(whole)

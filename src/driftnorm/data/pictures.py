@@ -15,12 +15,22 @@ from PIL import Image, UnidentifiedImageError
 from driftnorm.data.image_set import DataError, ImageSet, check_labels, first_positions
 from driftnorm.shifts._common import Integers, Pixels
 
-__all__ = ["PictureSet", "jpeg_bytes", "load_pictures", "read_cropped", "read_picture"]
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "PictureSet",
+    "jpeg_bytes",
+    "load_pictures",
+    "open_picture",
+    "read_cropped",
+    "read_picture",
+]
 
 RESIZED_SIDE = 256
 CROPPED_SIDE = 224
 JPEG_QUALITY = 85
-_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff"))
+PICTURE_SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +122,7 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
     if not paths:
         raise DataError(
             f"{root} holds no pictures, neither itself nor in its folders: no file ends in "
-            f"{', '.join(sorted(_SUFFIXES))}."
+            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
         )
     owners = [path.parts[0] if len(path.parts) > 1 else "." for path in paths]
     classes = tuple(sorted(set(owners)))
@@ -130,14 +140,14 @@ def picture_paths(root: Path) -> list[PurePosixPath]:
         folders[:] = [folder for folder in folders if not folder.startswith(".")]
         inner = PurePosixPath(Path(parent).relative_to(root).as_posix())
         for file in files:
-            if not file.startswith(".") and os.path.splitext(file)[1].lower() in _SUFFIXES:
+            if not file.startswith(".") and os.path.splitext(file)[1].lower() in PICTURE_SUFFIXES:
                 found.append(inner / file)
     return sorted(found, key=str)
 
 
 def read_cropped(path: Path, index: int) -> Pixels:
     """A picture in RGB, resized to a short side of 256 px, its central 224 x 224 px."""
-    picture = _open(path)
+    picture = open_picture(path)
     width, height = picture.size
     short = min(width, height)
     size = (width * RESIZED_SIDE // short, height * RESIZED_SIDE // short)
@@ -149,13 +159,14 @@ def read_cropped(path: Path, index: int) -> Pixels:
 
 def read_picture(path: Path, index: int) -> Pixels:
     """A picture in RGB as ImageNet-C holds them; one of another size is stretched to 224 x 224."""
-    picture = _open(path)
+    picture = open_picture(path)
     if picture.size != (CROPPED_SIDE, CROPPED_SIDE):
         picture = picture.resize((CROPPED_SIDE, CROPPED_SIDE), Image.Resampling.BILINEAR)
     return np.asarray(picture)
 
 
-def _open(path: Path) -> Image.Image:
+def open_picture(path: Path) -> Image.Image:
+    """A picture in RGB; one that cannot be read gets an error that names it."""
     try:
         with Image.open(path) as picture:
             converted: Image.Image = picture.convert("RGB")

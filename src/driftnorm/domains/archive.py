@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from driftnorm.data.image_set import DataError
-from driftnorm.data.pictures import _SUFFIXES as PICTURE_SUFFIXES
+from driftnorm.data.pictures import PICTURE_SUFFIXES
 from driftnorm.data.reporting import Report
 from driftnorm.domains.storage import made_once
 

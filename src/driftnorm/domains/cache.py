@@ -19,7 +19,7 @@ from pathlib import Path
 import PIL
 
 from driftnorm._version import __version__
-from driftnorm.data.generate_arrays import _Draft as ArrayDraft
+from driftnorm.data.generate_arrays import ArrayDraft
 from driftnorm.data.image_set import DataError
 from driftnorm.data.npy import open_npy
 from driftnorm.data.processes import available_cores, in_processes

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from driftnorm.data.image_set import DataError
-from driftnorm.data.pictures import _open as open_picture
+from driftnorm.data.pictures import open_picture
 from driftnorm.shifts._common import Pixels
 
 __all__ = ["Chunk", "Decoded", "chunks", "decode_chunk", "open_rgb", "squashed", "unreadable_in"]

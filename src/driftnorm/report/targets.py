@@ -49,9 +49,9 @@ def domain_tables(rows: Sequence[Row]) -> list[Table]:
         parts[row.cell.protocol.data, row.cell.protocol.batch_size].append(row)
     tables = []
     for own in parts.values():
-        for make in DOMAIN_VIEWS.values():
+        for view in DOMAIN_VIEWS.values():
             try:
-                tables.append(make(own))
+                tables.append(view.make(own))
             except MixedRowsError:  # an unfinished study, or not the methods of this table
                 continue
     return tables
