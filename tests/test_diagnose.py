@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import PixelNet, pretend_trained
+from PIL import Image
 from torch import Tensor, nn
 
 from driftnorm.cli.diagnose import diagnose as command
@@ -409,6 +410,26 @@ def test_command_as_json_with_labels(files: Path, capsys: pytest.CaptureFixture[
     assert found["images"] == 256
     assert found["trials"][0]["accuracy"] < found["trials"][1]["accuracy"]
     assert {"drift", "inventory", "findings", "advice", "verdict"} <= found.keys()
+
+
+def test_command_with_class_folders_and_a_broken_picture(
+    files: Path, digits: Digits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, (image, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
+        if number == 100:
+            break
+        folder = files / "pictures" / str(int(label))
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = (255 * image[0]).round().byte().numpy()
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    (files / "pictures" / "3" / "broken.png").write_bytes(b"no picture")
+    run(FACTORY, files / "pictures", "--labels", "folders", "--json", *model(files))
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["images"] == 100
+    assert found["trials"][0]["accuracy"] > 0.9
+    assert "class-order" in [finding["kind"] for finding in found["findings"]]
+    assert "3/broken.png" in err
 
 
 def test_command_refuses_wrong_use(files: Path) -> None:

@@ -644,6 +644,18 @@ def test_deployed_is_independent_plain_and_says_the_same(name: str) -> None:
     assert torch.equal(deployed(images), answer)
 
 
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_memory_layout_changes_nothing(name: str) -> None:
+    images, answers = domain_batch(9).joint().images, []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        algorithm = MAKERS[name](domain_network()).to(memory_format=layout)
+        run(algorithm, started(algorithm), range(4))
+        torch.manual_seed(0)
+        answers.append(algorithm.deployed()(images.contiguous(memory_format=layout)))
+    torch.testing.assert_close(*answers)
+
+
 @pytest.mark.parametrize("kind", [MTL, ARM, SagNet])
 def test_unknown_readings_are_refused(kind: type[Algorithm]) -> None:
     with pytest.raises(ValueError, match="`reading` must be one of"):

@@ -107,9 +107,7 @@ def test_the_papers_means_stand_only_beside_means_over_the_same_streams() -> Non
 
 
 def test_order_does_not_come_from_file_names() -> None:
-    rows = made_rows(
-        {"tent": 0.1, "zebra": 0.1, "bn": 0.2}, [("snow", 5), ("fog", 1), ("clean", 0)]
-    )
+    rows = made_rows({"tent": 0.1, "zz": 0.1, "bn": 0.2}, [("snow", 5), ("fog", 1), ("clean", 0)])
     mixed = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     found = in_order([*mixed, *rows], ["bn", "source"])
     assert len(found) == len(rows)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from torch import Tensor
 
-from driftnorm.adapter import Adapter
+from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.metrics import (
     Bools,
     Floats,
@@ -41,12 +43,15 @@ def evaluate(
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
-        ``bad_batches`` and of guard ``alarms``, and the ``seconds`` spent in the adapter.
+        ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, and its
+        ``warnings`` if it gave any.
     """
     outputs, truth, online, seconds = [], [], [], 0.0
+    said: set[str] = set()
     for x, labels in stream:
         begun = time.perf_counter()
-        logits = adapter(x)
+        with _noting(said):
+            logits = adapter(x)
         seconds += time.perf_counter() - begun
         outputs.append(logits.float().cpu().numpy())
         truth.append(labels.cpu().numpy())
@@ -70,7 +75,23 @@ def evaluate(
         "bad_batches": adapter.bad_batches,
         "alarms": adapter.alarms,
         "seconds": round(seconds, 4),
+        **({"warnings": sorted(said)} if said else {}),
     }
+
+
+@contextmanager
+def _noting(said: set[str]) -> Iterator[None]:
+    """A row is read later than a terminal: what the adapter warns of goes into it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        if issubclass(warning.category, DriftnormWarning):
+            said.add(str(warning.message))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
 
 
 def _bins(confidence: Floats, correct: Bools) -> list[list[float]]:

@@ -145,11 +145,12 @@ def describe_norms(network: nn.Module) -> str:
 
 
 def set_linear(linear: nn.Module, weight: torch.Tensor) -> None:
-    """Give a linear classifier other weights and no bias."""
+    """Give a linear classifier other weights, and nothing beside them: no bias of any kind."""
     assert isinstance(linear, nn.Linear)
     linear.weight.data = weight.detach().to(linear.weight.dtype, copy=True)
-    if linear.bias is not None:
-        linear.bias.data = torch.zeros_like(linear.bias)
+    for name, parameter in linear.named_parameters():
+        if name != "weight":
+            parameter.data = torch.zeros_like(parameter)
 
 
 # Foreign modules are typed Any from here on: this is the border where attributes are probed.

@@ -52,6 +52,27 @@ bench.command(
     help="Fine-tune on 14 corruptions, meet the 15th.",
 )
 app.command(bench)
+app.command(
+    "driftnorm.cli.diagnose:diagnose",
+    name="diagnose",
+    help="Will adaptation help this network on these images?",
+)
+app.command(
+    "driftnorm.cli.adapt:adapt",
+    name="adapt",
+    help="Predict a folder, a list, an array or an archive of images, adapting as it goes.",
+)
+app.command(
+    "driftnorm.cli.export:export",
+    name="export",
+    help="Write the adapted network as a plain one, checked against the adapter.",
+)
+app.command(
+    "driftnorm.cli.report:report",
+    name="report",
+    help="Make one HTML page from rows or from a run.",
+)
+app.command("driftnorm.cli.plot:plot", name="plot", help="Draw a plot from rows.")
 app.command("driftnorm.cli.table:table", name="table", help="Make a table from rows.")
 train = cyclopts.App(name="train", help="Train networks.")
 train.command(

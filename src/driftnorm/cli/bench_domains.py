@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.cli.bench_robustness import Many, Methods
 from driftnorm.data.processes import available_cores
 from driftnorm.domains.grids import GridSize
 from driftnorm.domains.study import DomainStudy, open_trained
@@ -25,14 +25,12 @@ from driftnorm.robustness.views import find_view
 
 __all__ = ["bench_domains"]
 
-Many = Parameter(consume_multiple=True, negative="")
-
 
 def bench_domains(
     *,
     data: str,
     models: Annotated[list[Path], Many],
-    methods: Annotated[list[str] | None, Many] = None,
+    methods: Annotated[list[str] | None, Methods] = None,
     table: str = "domains",
     grid: GridSize = "full",
     batch_size: int = 32,
@@ -71,9 +69,6 @@ def bench_domains(
         Folder for decoded images.
     out
         Folder for the rows.
-
-    Methods:
-        Default: those of the table.
     """
     view = find_view(table, DOMAIN_VIEWS)
     study = DomainStudy(

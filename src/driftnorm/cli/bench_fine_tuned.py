@@ -36,7 +36,7 @@ def bench_fine_tuned(
     severities: Annotated[list[int] | None, Many] = None,
     images: int = 1000,
     epochs: float = 2.0,
-    learning_rate: Annotated[float, Parameter(name=["--learning-rate", "--lr"])] = 0.01,
+    learning_rate: Annotated[float, Parameter(name=["--learning-rate", "--lr"])] = 0.001,
     limit: int | None = None,
     seed: int = 0,
     frost: Path | None = None,
@@ -66,7 +66,8 @@ def bench_fine_tuned(
     epochs
         Passes over the 14 times so many images.
     learning_rate
-        Of SGD with momentum 0.9 and batch 128 at the start; it falls to 0 along a cosine.
+        Of SGD with momentum 0.9 and batch 128 at the start; it falls to 0 along a cosine. With
+        frozen statistics ResNet-20 diverges at 0.003 and above.
     limit
         Only so many test images of each stream.
     seed

@@ -24,6 +24,12 @@ from driftnorm.shifts import CORRUPTIONS
 __all__ = ["bench_robustness"]
 
 Many = Parameter(consume_multiple=True, negative="")
+# Not in the docstring: there, "methods" would be taken for a heading.
+Methods = Parameter(
+    consume_multiple=True,
+    negative="",
+    help="Names, with options as in gprebn:theta=0.5; default: those of the table.",
+)
 
 
 def bench_robustness(
@@ -31,7 +37,7 @@ def bench_robustness(
     data: Path,
     model: str,
     weights: Path | None = None,
-    methods: Annotated[list[str] | None, Many] = None,
+    methods: Annotated[list[str] | None, Methods] = None,
     corruptions: Annotated[list[str] | None, Many] = None,
     table: str = "summary",
     preset: str = "paper",
@@ -55,9 +61,6 @@ def bench_robustness(
         A built-in name such as resnet20, timm:NAME, or a driftnorm checkpoint.
     weights
         The model's weights.
-
-    Methods:
-        Names, with options as in gprebn:theta=0.5; default: those of the table.
     corruptions
         Default: the 15 common ones.
     table

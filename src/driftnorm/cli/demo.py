@@ -10,10 +10,12 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.data.atomic import write_atomically
 from driftnorm.data.processes import available_cores
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_plot, demo_table
 from driftnorm.records import RowStore, load_rows, save_rows
+from driftnorm.report.page import make_report
 
 __all__ = ["demo"]
 
@@ -63,8 +65,9 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())
     demo_plot(rows, out / "accuracy.png")
+    write_atomically(out / "report.html", make_report([out / "rows.jsonl"]))
     console.print(table.to_rich())
     console.print(
-        f"Saved {out / 'accuracy.png'}, {out / 'table.md'} and {out / 'rows.jsonl'} "
+        f"Saved accuracy.png, table.md, rows.jsonl and report.html (open it) in {out} "
         f"({time.perf_counter() - begun:.0f} s)."
     )

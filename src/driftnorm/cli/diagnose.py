@@ -23,7 +23,7 @@ Many = Parameter(consume_multiple=True, negative="")
 Flag = Parameter(negative="")
 # A docstring's section of that name would be taken for another thing.
 Tried = Parameter(help="What to try beside the source; default: bn, bn:running=True and gprebn.")
-MOST_LAYERS = 12
+MOST_LAYERS, MOST_QUOTED = 12, 5
 
 
 def diagnose(
@@ -84,19 +84,24 @@ def diagnose(
     batches = SampledBatches(
         open_inputs(data), opened.preprocessing, truth, batch_size=batch_size, limit=limit
     )
-    with Bar(Console(stderr=True, quiet=quiet)) as bar:
+    aside = Console(stderr=True)
+    with Bar(aside) as bar:
         found = diagnose_network(
             opened.network,
             _shown(batches, bar),
             methods=methods or METHODS,
             most_batches=limit // batch_size,
         )
+    for name, reason in batches.unreadable[:MOST_QUOTED]:
+        _say(aside, f"unreadable: {name!r}: {reason}")
+    if len(batches.unreadable) > MOST_QUOTED:
+        _say(aside, f"and {len(batches.unreadable) - MOST_QUOTED} more unreadable images.")
     if as_json:
         print(found.to_json())
     elif quiet:
         print(found.verdict())
     else:
-        _print(found, batches.unreadable)
+        _print(found)
 
 
 def _shown(batches: SampledBatches, bar: Bar) -> Iterator[Batch]:
@@ -105,21 +110,17 @@ def _shown(batches: SampledBatches, bar: Bar) -> Iterator[Batch]:
         yield batch
 
 
-def _print(found: Diagnosis, unreadable: list[tuple[str, str]]) -> None:
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(found: Diagnosis) -> None:
     """The verdict, what to do, what to know, and the numbers."""
     console = Console()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    say(found.verdict())
+    _say(console, found.verdict())
     for advice in found.advice:
-        say(f"  {advice.topic}: {advice.choice} ({advice.reason})")
+        _say(console, f"  {advice.topic}: {advice.choice} ({advice.reason})")
     for finding in found.findings:
-        say(f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
-    for name, reason in unreadable[:5]:
-        say(f"unreadable: {name!r}: {reason}")
-    if len(unreadable) > 5:
-        say(f"and {len(unreadable) - 5} more unreadable images.")
+        _say(console, f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
     for table in found.tables(most_layers=MOST_LAYERS):
         console.print(table.to_rich())

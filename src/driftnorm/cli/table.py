@@ -22,7 +22,14 @@ def table(
     rows: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
     *,
     form: Literal["text", "markdown", "csv", "latex"] = "text",
-    methods: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    methods: Annotated[
+        list[str] | None,
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            help="Only these, in this order; default: all that the rows hold.",
+        ),
+    ] = None,
 ) -> None:
     """Make a table from rows.
 
@@ -34,9 +41,6 @@ def table(
         Folders of rows, or .jsonl files; what they hold is put together.
     form
         How to print it.
-
-    Methods:
-        Only these, in this order; default: all that the rows hold.
     """
     views = {**VIEWS, **DOMAIN_VIEWS}
     if not name:

@@ -27,7 +27,7 @@ __all__ = ["Advice", "Outcome", "advise", "decide", "evidence"]
 Outcome = Literal["help", "little", "no need", "no help", "harm", "unclear", "mend"]
 
 TELLS_MORE, TELLS_LESS = 0.02, -0.02
-UNSURE, LOST = 0.04, 0.1
+UNSURE, LOST = 0.06, 0.1
 NEAR = 0.15  # deviations; clean test images of ResNet-20 are 0.12 from its training statistics
 STRAY = 0.03  # deviations; a batch of 64 clean images strays by so much
 MANY_CLASSES = 100

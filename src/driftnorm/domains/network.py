@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from driftnorm.models import head_of
+from driftnorm.models.fusing import fused
 
 __all__ = ["BatchNormMode", "DomainNetwork"]
 
@@ -28,7 +29,7 @@ class DomainNetwork(nn.Module):
 
     Args:
         model: Takes images in [0, 1] and ends in a linear classifier, as `driftnorm.models.load`
-            builds it; taken apart, not copied.
+            builds it; taken apart, not copied (but for ``"fused"``).
         batch_norm: How batch-norm layers are trained.
         dropout: On the features, while training.
     """
@@ -43,6 +44,8 @@ class DomainNetwork(nn.Module):
             )
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}.")
+        if batch_norm == "fused":
+            model = fused(model)
         head = head_of(model)
         if head is None:
             raise ValueError("`model` must end in a linear classifier, but it has no linear layer.")

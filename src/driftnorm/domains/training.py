@@ -22,7 +22,7 @@ from torch import nn
 from driftnorm.data.atomic import write_atomically
 from driftnorm.domains.algorithm import Algorithm, DomainBatch, Minibatch
 from driftnorm.domains.algorithms import find_algorithm
-from driftnorm.domains.algorithms.swad import SWAD
+from driftnorm.domains.algorithms.swad import SWAD, reestimate_statistics
 from driftnorm.domains.arrays import Batches, DomainArray, DomainArrays, evaluation_batches
 from driftnorm.domains.backbones import backbone
 from driftnorm.domains.network import BatchNormMode, DomainNetwork
@@ -36,6 +36,7 @@ from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainSt
 __all__ = ["BEST", "LAST", "SWAD_FILE", "DomainTraining", "Outcome"]
 
 BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
+_STATISTICS_BATCHES = 500  # as SWAD's authors do
 _HISTORY, _RESUME = "history.json", "resume.pt"
 
 
@@ -196,7 +197,7 @@ class _Run:
             return outcome
         if isinstance(algorithm, SWAD):
             algorithm.finish()
-            self._save(algorithm.deployed(), SWAD_FILE, progress)
+            self._save(self._averaged(algorithm), SWAD_FILE, progress)
             self._save(algorithm.algorithm.deployed(), LAST, progress)
         else:
             self._save(algorithm.deployed(), LAST, progress)
@@ -210,6 +211,17 @@ class _Run:
             write_atomically(self.folder / _HISTORY, json.dumps(kept, indent=1) + "\n")
             keeper.path.unlink()
         return outcome
+
+    def _averaged(self, algorithm: SWAD) -> nn.Module:
+        """SWAD's network; averaged weights need statistics of their own if BN was trained."""
+        model = algorithm.deployed()
+        if self.plan.batch_norm == "trained":
+            source, batches = self._source(), min(self.plan.steps, _STATISTICS_BATCHES)
+            with torch.no_grad():
+                reestimate_statistics(
+                    model, (source(step).joint().images for step in range(batches))
+                )
+        return model
 
     def _build(self) -> Algorithm:
         plan = self.plan

@@ -34,8 +34,10 @@ class WideBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the block's output."""
-        # In place: BN always returns a new tensor, and its backward pass does not need it.
-        active = F.relu(self.bn1(x), inplace=True)
+        # In place where it overwrites BN's answer, which its backward pass does not need; where BN
+        # was folded away, it would overwrite the identity path.
+        normed = self.bn1(x)
+        active = F.relu(normed, inplace=normed is not x)
         out = self.conv2(F.relu(self.bn2(self.conv1(active)), inplace=True))
         beside = x if self.convShortcut is None else self.convShortcut(active)
         result: Tensor = out + beside

@@ -20,7 +20,7 @@ FORMS: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None},
 }
 # Text stays text, so that a figure can be searched and read aloud.
-_STYLE = {"svg.hashsalt": "driftnorm", "svg.fonttype": "none", "font.size": 9}
+_STYLE: dict[Any, Any] = {"svg.hashsalt": "driftnorm", "svg.fonttype": "none", "font.size": 9}
 _MARKERS = "osD^vP*X<>hp"
 _GROUP_WIDTH = 0.85  # of the distance between two groups of bars
 _LETTERS_AN_INCH = 17  # of the note

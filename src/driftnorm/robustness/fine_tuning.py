@@ -83,7 +83,7 @@ class FineTuning:
     folder: Path
     images: int = 1000
     optimization: Optimization = field(
-        default_factory=lambda: Optimization(learning_rate=0.01, final_rate=0.0, epochs=2)
+        default_factory=lambda: Optimization(learning_rate=0.001, final_rate=0.0, epochs=2)
     )
     corruptions: tuple[str, ...] = CORRUPTIONS
     seed: int = 0

@@ -28,7 +28,7 @@ from driftnorm.runs.summary import summarized, thumbnail
 
 __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 
-COMPARE_EVERY = 16  # batches; with 32 images of 64 each, 3 % of a forward pass
+COMPARE_EVERY = 32  # batches; with 32 images of 64 each, 1.6 % of the forward passes
 COMPARED_IMAGES = 32
 MOST_EXAMPLES = 12
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 from driftnorm.adapter import warn
 from driftnorm.domains.algorithm import Algorithm, DomainBatch
@@ -75,7 +75,7 @@ class SWAD(Algorithm):
         self.__dict__["network"] = algorithm.network
         self.algorithm = algorithm
         self.rule = ValleyRule(n_converge, n_tolerance, tolerance_ratio, count_twice)
-        weights = parameters_to_vector(algorithm.parameters()).detach()
+        weights = _in_a_row(algorithm)
         self.register_buffer("numbers", torch.zeros(5 + self.rule.memory, dtype=torch.float64))
         self.register_buffer("counts", torch.zeros(2, dtype=torch.long))  # steps, segments taken
         self.register_buffer("running", torch.zeros_like(weights))
@@ -107,8 +107,7 @@ class SWAD(Algorithm):
     def after_step(self) -> None:
         """Takes the weights into the mean of this segment."""
         self.counts[0] += 1
-        weights = parameters_to_vector(self.algorithm.parameters())
-        self.running += (weights - self.running) / int(self.counts[0])
+        self.running += (_in_a_row(self.algorithm) - self.running) / int(self.counts[0])
 
     @torch.no_grad()
     def evaluated(self, validation_loss: float) -> bool:
@@ -179,6 +178,11 @@ class SWAD(Algorithm):
         padding = [0.0] * (self.rule.memory - len(valley.losses))
         numbers = [*valley[:5], *valley.losses, *padding]
         self.numbers.copy_(torch.tensor(numbers, dtype=torch.float64))
+
+
+def _in_a_row(module: nn.Module) -> Tensor:
+    """All parameters, whatever their memory layout (torch's own function wants contiguous ones)."""
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
 @torch.no_grad()
