@@ -12,6 +12,7 @@ from rich.console import Console
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Row, load_rows
+from driftnorm.robustness.comparing import in_order, methods_of
 from driftnorm.robustness.views import VIEWS, find_view
 
 __all__ = ["table"]
@@ -50,7 +51,8 @@ def table(
     view = find_view(name, views)
     if not rows:
         raise ValueError("give the rows too: folders of rows, or .jsonl files.")
-    found = view.make(chosen([row for path in rows for row in load_rows(path)], methods))
+    mine = chosen([row for path in rows for row in load_rows(path)], methods)
+    found = view.make(in_order(mine, methods_of(mine) if methods else view.methods))
     if form == "text":
         Console().print(found.to_rich())
         return

@@ -70,7 +70,7 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Every measurement, those of one stream next to each other."""
-        model = f"{Path(self.model).name}@{_model(self.model, self.weights)[1]}"
+        model = f"{_name(self.model)}@{_model(self.model, self.weights)[1]}"
         label = self._streams.label
         example = self._streams.example(self.corruptions[0], max(self.severities))
         return [
@@ -106,11 +106,13 @@ class Study:
         )
 
     def _options(self, method: MethodSpec) -> tuple[tuple[str, Any], ...]:
-        return self.optimising if method.recipe().needs_backward else ()
+        guarded = () if self.guard == "off" else (("guard", self.guard),)
+        return guarded + (self.optimising if method.recipe().needs_backward else ())
 
     def complete(self, method: MethodSpec) -> MethodSpec:
         """The method with the study's options for those that take gradient steps."""
-        return method.with_defaults(self._options(method))
+        own = tuple((name, value) for name, value in self._options(method) if name != "guard")
+        return method.with_defaults(own)
 
     def run(
         self, store: RowStore, launcher: Launcher = serial, workers: int = 1
@@ -189,6 +191,12 @@ def batches(images: ImageSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         pixels = torch.from_numpy(np.array(images.images[part]))
         labels = torch.from_numpy(np.array(images.labels[part]))
         yield pixels.permute(0, 3, 1, 2).float().div(255), labels
+
+
+def _name(model: str) -> str:
+    """An architecture, or a file with the folder of its run, which says what it is."""
+    path = Path(model)
+    return f"{path.parent.name}/{path.name}" if path.is_file() else path.name
 
 
 @lru_cache(maxsize=2)

@@ -58,7 +58,7 @@ def augmentation_table(rows: Sequence[Row]) -> Table:
         for method in methods_of(own):
             alone = method == "source" or "source" not in methods_of(own)
             change = "-" if alone else change_text(change_of_error(own, method, "source"))
-            recipe = model.split("@")[0].split(".")[0]
+            recipe = _recipe(model)
             paper = printed.get(recipe) if method == "source" else None
             if recipe == "augmix" and method != "source":
                 paper = adapted.get(method)
@@ -170,3 +170,14 @@ def _by_model(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     order = list(dict.fromkeys(row.cell.model for row in rows))
     ranked = sorted(rows, key=lambda row: order.index(row.cell.model))
     return [(model, [*own]) for model, own in groupby(ranked, key=lambda row: row.cell.model)]
+
+
+def _recipe(model: str) -> str:
+    """What a network was trained with: the first word of its run's folder, else its own name.
+
+    >>> _recipe("augmix-resnet20-s0/model.safetensors@12ab"), _recipe("resnet20@34cd")
+    ('augmix', 'resnet20')
+    """
+    name = model.split("@")[0]
+    folder, slash, _ = name.partition("/")
+    return folder.split("-")[0] if slash else name.split(".")[0]

@@ -17,6 +17,8 @@ from driftnorm.robustness.ablations import (
     half_table,
     intro_table,
 )
+from driftnorm.robustness.batch_sizes import batch_size_table
+from driftnorm.robustness.claims import CLAIMS, claims_table
 from driftnorm.robustness.comparing import (
     change_of_error,
     change_text,
@@ -143,8 +145,14 @@ VIEWS = {
         tuple(setting.method for setting in HALF_TARGET),
         "target statistics in the first half of the layers",
     ),
+    "batch-size": View(batch_size_table, ("bn", "tent", "gprebn"), "error against batch size"),
     "augmentation": View(augmentation_table, _MAIN, "networks trained with augmentation"),
     "imagenet": View(imagenet_table, _MAIN, "ImageNet-C: groups and mCE"),
+    "claims": View(
+        claims_table,
+        tuple(dict.fromkeys(word for c in CLAIMS for word in (c.method, c.reference))),
+        "the paper's claims about robustness, with verdicts",
+    ),
     "fine-tuned": View(
         fine_tuned_table,
         ("source", TENT_ON_SOURCE, "bn", "tent"),

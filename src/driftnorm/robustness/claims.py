@@ -1,0 +1,155 @@
+"""What the paper claims about robustness, and what rows of one network say to it.
+
+A claim compares two settings. It is confirmed if the paired interval of the difference lies wholly
+on the claimed side, contradicted if wholly on the other, and not confirmed if it holds zero;
+a claim of likeness is confirmed if the interval lies within the margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from driftnorm.metrics import Interval
+from driftnorm.records import Row
+from driftnorm.robustness.ablations import TENT_ON_SOURCE, TENT_STOPPED
+from driftnorm.robustness.comparing import (
+    MixedRowsError,
+    change_of_error,
+    change_text,
+    data_set,
+    note_of,
+    stream_of,
+)
+from driftnorm.tables import Column, Table
+
+__all__ = ["CLAIMS", "Claim", "claims_table", "verdict"]
+
+
+class Claim(NamedTuple):
+    """That a method's error is lower than, higher than or like a reference's.
+
+    Attributes:
+        text: The claim.
+        method: The one it is about.
+        reference: What it is compared with.
+        expects: On which side of the reference it should be.
+        paper: The paper's two numbers.
+        margin: In points; what still counts as alike.
+    """
+
+    text: str
+    method: str
+    reference: str
+    expects: Literal["lower", "higher", "alike"]
+    paper: str
+    margin: float = 0.5
+
+
+CLAIMS = (
+    Claim("target statistics beat source statistics", "bn", "source", "lower", "10.8 / 11.2"),
+    Claim("an entropy step improves on target statistics", "tent", "bn", "lower", "9.2 / 10.8"),
+    Claim("GpreBN with running statistics beats Tent", "gprebn", "tent", "lower", "8.9 / 9.2"),
+    Claim("GpreBN beats the source", "gprebn", "source", "lower", "8.9 / 11.2"),
+    Claim("T3A helps a little", "t3a", "source", "lower", "10.7 / 11.2"),
+    Claim(
+        "T3A helps less than target statistics and a step", "t3a", "tent", "higher", "10.7 / 9.2"
+    ),
+    Claim("stopping the gradient hurts Tent", TENT_STOPPED, "tent", "higher", "10.3 / 9.2"),
+    Claim(
+        "an entropy step on source statistics does harm",
+        TENT_ON_SOURCE,
+        "source",
+        "higher",
+        "17.7 / 11.2",
+    ),
+    Claim(
+        "on source statistics, the preserved gradient helps",
+        "gprebn:statistics=source",
+        TENT_ON_SOURCE,
+        "lower",
+        "10.2 / 17.7",
+    ),
+    Claim(
+        "without a step, running statistics beat the batch's",
+        "bn:running=True",
+        "bn",
+        "lower",
+        "not printed for CIFAR",
+    ),
+    Claim(
+        "exponential and cumulative running statistics are alike",
+        "gprebn:momentum=0.1",
+        "gprebn",
+        "alike",
+        "8.9 / 8.9",
+    ),
+    Claim(
+        "target statistics in the first half of the layers nearly suffice",
+        "bn:only=first(0.5)",
+        "bn",
+        "alike",
+        "14.6 / 14.4",
+        margin=1.0,
+    ),
+)
+
+
+def verdict(claim: Claim, change: Interval) -> str:
+    """What an interval of ``method`` minus ``reference`` says to a claim.
+
+    >>> verdict(CLAIMS[0], Interval(-3.0, -3.2, -2.8))
+    'confirmed'
+    """
+    if claim.expects == "alike":
+        inside = -claim.margin <= change.low and change.high <= claim.margin
+        return "confirmed" if inside else "not confirmed"
+    if change.low <= 0 <= change.high:
+        return "not confirmed"
+    return "confirmed" if (change.high < 0) == (claim.expects == "lower") else "contradicted"
+
+
+def claims_table(rows: Sequence[Row]) -> Table:
+    """Every claim with our difference and a verdict, on the streams that both settings met."""
+    if not rows:
+        raise MixedRowsError("there are no rows to make a table of.")
+    if len({row.cell.model for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
+        raise MixedRowsError("claims are judged for one network and one data set at a time.")
+    lines: list[tuple[str | float | None, ...]] = []
+    for claim in CLAIMS:
+        own = _common(rows, claim)
+        words = f"{claim.method} {claim.expects} than {claim.reference}".replace(
+            "alike than", f"within {claim.margin} of"
+        )
+        if not own:
+            lines.append((claim.text, words, "-", "-", claim.paper, "not measured"))
+            continue
+        change = change_of_error(own, claim.method, claim.reference)
+        severities = sorted({row.cell.severity for row in own})
+        met = (
+            f"{len({stream_of(r) for r in own})} streams, severity {' '.join(map(str, severities))}"
+        )
+        lines.append(
+            (claim.text, words, change_text(change), met, claim.paper, verdict(claim, change))
+        )
+    columns = (
+        Column("claim"),
+        Column("that is, in error", align="left"),
+        Column("difference, 95 %"),
+        Column("on", align="left"),
+        Column("paper", align="left"),
+        Column("verdict", align="left"),
+    )
+    note = f"{note_of(rows)} Paired bootstrap over images. Paper: WRN-40-2 or WRN-28-10."
+    return Table("What the paper claims and what we measured", columns, tuple(lines), note)
+
+
+def _common(rows: Sequence[Row], claim: Claim) -> list[Row]:
+    """Rows of both settings on the corrupted streams that both met, in one batch size."""
+    usual = [r for r in rows if r.cell.severity and r.cell.protocol.batch_size == 200]
+    met = {
+        method: {stream_of(row) for row in usual if row.cell.method == method}
+        for method in (claim.method, claim.reference)
+    }
+    shared = met[claim.method] & met[claim.reference]
+    return [row for row in usual if row.cell.method in met and stream_of(row) in shared]
