@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test lint types bench docs clean
+.PHONY: help demo test lint types bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list

@@ -107,8 +107,8 @@ HEAD = """# Robustness: what we measured
 
 Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness-*.jsonl`. Corrupted
 images are generated here from the official test sets, not the released ones: errors differ a
-little from published ones, differences between methods can be compared. The networks are ResNet-20s, much
-smaller than the paper's WideResNets, and were not trained with AugMix.
+little from published ones, differences between methods can be compared. The networks are
+ResNet-20s, much smaller than the paper's WideResNets, and were not trained with AugMix.
 """
 NOT_TESTABLE = """## Not testable here
 
