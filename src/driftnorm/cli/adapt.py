@@ -15,9 +15,8 @@ from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import Policy
 from driftnorm.inputs import Inputs, open_inputs, open_labels
 from driftnorm.method_spec import parse_method
-from driftnorm.models import save_checkpoint
 from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
-from driftnorm.runs.opening import OpenedModel, open_model
+from driftnorm.runs.opening import open_model, save_adapted
 from driftnorm.runs.state import load_adapter, save_adapter
 from driftnorm.training.interrupts import stop_requests
 
@@ -143,7 +142,7 @@ def adapt(
     if save_state is not None:
         save_adapter(save_state, adapter)
     if bake is not None:
-        _bake(bake, adapter, opened, spec.name)
+        save_adapted(bake, adapter, opened)
     if as_json:
         print(json.dumps(outcome.record))
     elif not quiet:
@@ -174,22 +173,6 @@ def _say_how_to_go_on(console: Console, outcome: Outcome) -> None:
         console,
         f"stopped after {done:,} images; what is done is kept, and the same command goes on from "
         "there.",
-    )
-
-
-def _bake(file: Path, adapter: RecipeAdapter, opened: OpenedModel, method: str) -> None:
-    assert opened.architecture is not None  # asked before the run
-    file.parent.mkdir(parents=True, exist_ok=True)
-    save_checkpoint(
-        file,
-        adapter.bake().cpu(),
-        architecture=opened.architecture,
-        classes=opened.classes,
-        preprocessing=opened.preprocessing,
-        options=opened.options,
-        adapted_from=opened.name,
-        method=method,
-        batches=adapter.batches,
     )
 
 

@@ -22,8 +22,8 @@ from driftnorm.diagnosis.sampling import SampledBatches
 from driftnorm.engine import RecipeAdapter
 from driftnorm.inputs import open_inputs
 from driftnorm.method_spec import parse_method
-from driftnorm.models import open_checkpoint, save_checkpoint
-from driftnorm.runs.opening import OpenedModel, open_model
+from driftnorm.models import open_checkpoint
+from driftnorm.runs.opening import OpenedModel, open_model, save_adapted
 from driftnorm.runs.state import load_adapter
 
 __all__ = ["export"]
@@ -199,19 +199,8 @@ Writer = Callable[[RecipeAdapter, Path, Tensor, float, OpenedModel], float]
 def _write_checkpoint(
     adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
 ) -> float:
-    assert opened.architecture is not None  # asked before adapting
     with _unchecked(out, ".safetensors") as file:
-        save_checkpoint(
-            file,
-            adapter.bake(),
-            architecture=opened.architecture,
-            classes=opened.classes,
-            preprocessing=opened.preprocessing,
-            options=opened.options,
-            adapted_from=opened.name,
-            method=adapter.method,
-            batches=adapter.batches,
-        )
+        save_adapted(file, adapter, opened)
         # The code that it names is what the user has named just now.
         written = open_checkpoint(file, trust=True).model
         return _compared(adapter, written, example, tolerance, out)

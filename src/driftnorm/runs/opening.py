@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm.engine import RecipeAdapter
 from driftnorm.intake import normalizes_input
 from driftnorm.models import (
     MODELS,
@@ -22,6 +23,7 @@ from driftnorm.models import (
     load,
     open_checkpoint,
     resolve,
+    save_checkpoint,
 )
 from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
@@ -29,7 +31,7 @@ from driftnorm.models.checkpoints import PathLike
 from driftnorm.models.loading import WEIGHT_SUFFIXES, Constants
 from driftnorm.models.sources import is_factory
 
-__all__ = ["OpenedModel", "open_model", "read_class_names"]
+__all__ = ["OpenedModel", "open_model", "read_class_names", "save_adapted"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,3 +300,21 @@ def _class_names(
     if known is not None and len(known) == outputs:
         return known
     return tuple(map(str, range(outputs)))
+
+
+def save_adapted(file: Path, adapter: RecipeAdapter, opened: OpenedModel) -> None:
+    """Write the adapted network as a plain one that describes itself."""
+    if opened.architecture is None:
+        raise ValueError(f"{opened.name} has no name to build it from again; give `--weights`.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(
+        file,
+        adapter.bake().cpu(),
+        architecture=opened.architecture,
+        classes=opened.classes,
+        preprocessing=opened.preprocessing,
+        options=opened.options,
+        adapted_from=opened.name,
+        method=adapter.method,
+        batches=adapter.batches,
+    )

@@ -1,0 +1,279 @@
+"""The domain-generalization evidence: real runs, and the page that is written from their rows.
+
+    python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE [--targets sketch]
+    python benchmarks/evidence_domains.py bench-pacs --data PACS
+    python benchmarks/evidence_domains.py train-digits --data MNIST [--algorithms erm ...]
+    python benchmarks/evidence_domains.py bench-digits --data MNIST
+    python benchmarks/evidence_domains.py page
+
+Everything is resumable and can be killed at any time; runs are kept in RUNS. `page` puts the rows
+into docs/rows/domains-*.jsonl and writes docs/domains.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from driftnorm.domains.algorithms import ALGORITHMS
+from driftnorm.domains.grids import ABLATIONS, MAIN
+from driftnorm.domains.hparams import default_hparams
+from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.selection import training_validation
+from driftnorm.domains.study import DomainStudy
+from driftnorm.domains.training import DomainTraining
+from driftnorm.domains.views import DOMAIN_VIEWS
+from driftnorm.launch import LAUNCHERS
+from driftnorm.records import Failure, Row, RowStore, load_rows, save_rows
+from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.tables import Column, Table
+from driftnorm.training import Hooks
+
+RUNS = Path("runs/evidence/domains")
+ROWS, PAGE = Path("docs/rows"), Path("docs/domains.md")
+TRAINED = ROWS / "domains-trained.jsonl"
+PACS = ("art_painting", "cartoon", "photo", "sketch")
+ANGLES = ("0", "15", "30", "45", "60", "75")
+PUBLISHED_DIGITS = {
+    "erm": 98.0,
+    "irm": 97.7,
+    "groupdro": 98.0,
+    "mixup": 98.0,
+    "coral": 98.0,
+    "mmd": 97.9,
+    "mtl": 97.9,
+    "sagnet": 98.0,
+    "arm": 98.2,
+    "rsc": 97.6,
+}
+
+
+def train(plan: DomainTraining, data: str, side: int, folder: Path) -> None:
+    """One run, with a line for every evaluation."""
+
+    def say(record: Any) -> None:
+        numbers = {name: round(value, 4) for name, value in record.items()}
+        print(folder.name, json.dumps(numbers), flush=True)
+
+    begun = time.perf_counter()
+    outcome = plan.run(open_arrays(data, side), folder, hooks=Hooks(on_record=say))
+    print(f"{folder.name}: {outcome.reason}, {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def train_pacs(arguments: argparse.Namespace) -> None:
+    for trial in arguments.trials:
+        for target in arguments.targets or PACS:
+            plan = DomainTraining(
+                "erm",
+                (target,),
+                backbone=arguments.backbone,
+                weights=str(arguments.weights),
+                steps=arguments.steps,
+                batch_size=arguments.batch_size,
+                lr=arguments.lr,
+                swad=arguments.swad,
+                evaluate_every=arguments.evaluate_every,
+                trial_seed=trial,
+                seed=trial,
+            )
+            name = f"pacs-{'swad-' if arguments.swad else ''}erm-{target}-t{trial}"
+            train(plan, str(arguments.data), arguments.side, RUNS / name)
+
+
+def train_digits(arguments: argparse.Namespace) -> None:
+    for backbone in arguments.backbones:
+        for algorithm in arguments.algorithms or [*ALGORITHMS, "swad"]:
+            for target in arguments.targets or ANGLES:
+                name = "erm" if algorithm == "swad" else algorithm
+                hparams = default_hparams(name, digits=True)
+                common = {
+                    k: hparams.pop(k) for k in ("lr", "weight_decay", "dropout", "batch_size")
+                }
+                plan = DomainTraining(
+                    name,
+                    (target,),
+                    backbone=backbone,
+                    batch_norm="trained",
+                    steps=arguments.steps,
+                    batch_size=arguments.batch_size or int(common["batch_size"]),
+                    lr=float(common["lr"]),
+                    options=tuple(sorted(hparams.items())),
+                    swad=algorithm == "swad",
+                    evaluate_every=arguments.evaluate_every,
+                    every_split=True,
+                )
+                place = RUNS / f"digits-{backbone}-{algorithm}-{target}"
+                train(plan, f"rotated-mnist:{arguments.data}", 28, place)
+
+
+def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
+    kept = "swad.safetensors" if "swad" in prefix else "best.safetensors"
+    files = sorted(str(path) for path in RUNS.glob(f"{prefix}*/{kept}"))
+    for size in arguments.batch_sizes:
+        study = DomainStudy(
+            data,
+            tuple(files),
+            tuple(arguments.methods or dict.fromkeys((*MAIN, *ABLATIONS))),
+            grid=arguments.grid,
+            batch_size=size,
+            limit=arguments.limit,
+        )
+        store = RowStore(RUNS / "rows")
+        cells = study.cells()
+        print(f"batch {size}: {sum(map(store.has, cells))} of {len(cells)} done", flush=True)
+        for result in study.run(store, LAUNCHERS["processes"], arguments.workers):
+            cell = result.cell
+            failed = isinstance(result, Failure)
+            told = f"FAILED {result.error}" if failed else f"{result.metrics['error']:.4f}"  # type: ignore[union-attr]
+            print(cell.shift, cell.method, dict(cell.options), told, flush=True)
+
+
+def trained_rows() -> list[dict[str, Any]]:
+    """What the finished training runs reached, from their histories."""
+    found = []
+    for path in sorted(RUNS.glob("*/history.json")):
+        kept = json.loads(path.read_text())
+        found.append({"run": path.parent.name, **kept})
+    return found
+
+
+def digits_table(runs: Sequence[dict[str, Any]]) -> Table | None:
+    """Every algorithm on RotatedMNIST, selected by training-domain validation."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    steps = set()
+    for run in runs:
+        identity = run["identity"]
+        if not run["run"].startswith("digits-"):
+            continue
+        target = identity["test_domains"][0]
+        trained = [angle for angle in ANGLES if angle != target]
+        choice = training_validation(run["history"], trained, target)
+        name = "swad" if identity["swad"] else identity["algorithm"]
+        if choice is not None:
+            scores.setdefault((identity["backbone"], name), []).append(100 * choice.accuracy)
+            steps.add((identity["steps"], identity["batch_size"]))
+    if not scores:
+        return None
+    lines = tuple(
+        (name, backbone, len(own), float(np.mean(own)), PUBLISHED_DIGITS.get(name))
+        for (backbone, name), own in scores.items()
+    )
+    columns = (
+        Column("algorithm"),
+        Column("network", align="left"),
+        Column("targets", decimals=0),
+        Column("accuracy", decimals=2),
+        Column("DomainBed's, 5,001 steps"),
+    )
+    plan = ", ".join(f"{s} steps of {b} images a domain" for s, b in sorted(steps))
+    note = (
+        f"RotatedMNIST, accuracy in % on the target's 80 % split at the step with the best "
+        f"training-domain validation; {plan}; DomainBed's default hyper-parameters, one seed. "
+        "SWAD's line is the network it averages, at its best step."
+    )
+    return Table("Training algorithms on RotatedMNIST", columns, lines, note)
+
+
+HEAD = """# Domain generalization: what we measured
+
+Written by `python benchmarks/evidence_domains.py page` from `rows/domains-*.jsonl`. Settings
+of test-time methods are selected on the training domains' held-out splits, after adaptation, never
+on the target.
+"""
+
+
+def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    table = digits_table(runs)
+    if table is not None:
+        yield f"## Twelve algorithms\n\n{table.to_markdown()}"
+    kinds = sorted({(row.cell.protocol.data, row.cell.protocol.batch_size) for row in rows})
+    for data, size in kinds:
+        own = [
+            r for r in rows if (r.cell.protocol.data, r.cell.protocol.batch_size) == (data, size)
+        ]
+        for name, methods in (("domains", MAIN), ("domains-ablation", ABLATIONS)):
+            mine = [row for row in own if row.cell.method in methods]
+            mine.sort(key=lambda row: methods.index(row.cell.method))
+            try:
+                made = DOMAIN_VIEWS[name].make(mine)
+            except MixedRowsError as error:
+                print(f"left out: {name} on {data}, batch {size}: {error}", file=sys.stderr)
+                continue
+            yield f"## {data}, batch {size}: {made.title}\n\n{made.to_markdown()}"
+
+
+def page() -> None:
+    """Rows into the docs, and the page from them."""
+    if RUNS.is_dir():
+        TRAINED.write_text("".join(json.dumps(run) + "\n" for run in trained_rows()))
+        found = load_rows(RUNS / "rows") if (RUNS / "rows").is_dir() else []
+        for data in sorted({row.cell.protocol.data for row in found}):
+            own = [row for row in found if row.cell.protocol.data == data]
+            save_rows(own, ROWS / f"domains-{data.lower().replace(' ', '-')}.jsonl")
+    runs = [json.loads(line) for line in TRAINED.read_text().splitlines()]
+    files = [path for path in sorted(ROWS.glob("domains-*.jsonl")) if path != TRAINED]
+    rows = [row for path in files for row in load_rows(path)]
+    PAGE.write_text("\n".join([HEAD, *sections(rows, runs)]))
+    print(f"{len(rows)} rows, {len(runs)} runs, {PAGE}")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = top.add_subparsers(dest="command", required=True)
+    commands.add_parser("page")
+    for name in ("train-pacs", "train-digits", "bench-pacs", "bench-digits"):
+        own = commands.add_parser(name)
+        own.add_argument("--data", type=Path, required=True)
+        own.add_argument("--targets", nargs="+")
+        own.add_argument("--threads", type=int, default=2)
+        if name.startswith("train"):
+            own.add_argument("--steps", type=int, default=250 if name == "train-pacs" else 300)
+            own.add_argument("--evaluate-every", type=int, default=50)
+            own.add_argument("--batch-size", type=int, default=16)
+        else:
+            own.add_argument("--methods", nargs="+")
+            own.add_argument("--grid", default="short", choices=("full", "short", "single"))
+            own.add_argument("--batch-sizes", type=int, nargs="+", default=[32])
+            own.add_argument("--limit", type=int)
+            own.add_argument("--workers", type=int, default=2)
+        if name == "train-pacs":
+            own.add_argument("--weights", required=True)
+            own.add_argument("--backbone", default="resnet50-v1")
+            own.add_argument("--side", type=int, default=112)
+            own.add_argument("--lr", type=float, default=5e-5)
+            own.add_argument("--trials", type=int, nargs="+", default=[0])
+            own.add_argument("--swad", action="store_true")
+        if name == "train-digits":
+            own.add_argument("--algorithms", nargs="+")
+            own.add_argument("--backbones", nargs="+", default=["mnist-gn"])
+        if name == "bench-pacs":
+            own.add_argument("--swad", action="store_true")
+    return top
+
+
+def main() -> None:
+    arguments = parser().parse_args()
+    if arguments.command == "page":
+        page()
+        return
+    torch.set_num_threads(arguments.threads)
+    if arguments.command == "train-pacs":
+        train_pacs(arguments)
+    elif arguments.command == "train-digits":
+        train_digits(arguments)
+    elif arguments.command == "bench-pacs":
+        bench(arguments, "pacs-swad-" if arguments.swad else "pacs-erm-", str(arguments.data))
+    else:
+        bench(arguments, "digits-mnist-bn-", f"rotated-mnist:{arguments.data}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Blocks of the documentation that are read off the code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from driftnorm.domains.algorithms import ALGORITHMS
+from driftnorm.method_table import method_facts
+from driftnorm.models import MODELS
+from driftnorm.protocol import Protocol
+from driftnorm.recipe import Optimising, Recipe
+from driftnorm.recipes import METHODS, Method
+from driftnorm.robustness.presets import PRESETS
+from driftnorm.robustness.views import VIEWS
+from driftnorm.shifts import CORRUPTIONS, SHIFTS
+from driftnorm.tables import Column, Table
+from driftnorm.training import RECIPES
+
+
+def documented(docstring: str | None, section: str) -> dict[str, str]:
+    """What a Google-style section of a docstring says of each name."""
+    _, _, rest = inspect.cleandoc(docstring or "").partition(f"\n{section}:\n")
+    found: dict[str, str] = {}
+    name = ""
+    for line in rest.splitlines():
+        if line and not line.startswith(" "):
+            break
+        start = re.match(r" {4}(\*{0,2}\w+): (.*)", line)
+        if start is not None:
+            name = start[1]
+            found[name] = start[2]
+        elif name and line.strip():
+            found[name] += f" {line.strip()}"
+    return found
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str | None]], right: int = 0) -> str:
+    """A Markdown table without title; the last ``right`` columns are aligned to the right."""
+    columns = [Column(title, align="left") for title in titles[: len(titles) - right]]
+    columns += [Column(title) for title in titles[len(titles) - right :]]
+    text = Table("", tuple(columns), tuple(tuple(row) for row in rows)).to_markdown()
+    return text.split("\n\n", 1)[1]
+
+
+# --------------------------------------------------------------------------- methods
+
+
+def methods() -> str:
+    """One line a method."""
+    yes = {True: "yes", False: "no"}
+    return table(
+        ("method", "what it does", "paper", "backward", "needs BN", "source statistics", "order"),
+        [
+            (
+                f"[`{name}`](#{name})",
+                str(facts["summary"]),
+                str(facts["paper"]),
+                yes[bool(facts["backward"])],
+                yes[bool(facts["batch_norm"])],
+                "needed" if facts["source_statistics"] else "not needed",
+                "matters" if facts["order_dependent"] else "does not matter",
+            )
+            for name, facts in method_facts().items()
+        ],
+    )
+
+
+def method_details() -> str:
+    """A section a method: its module's own words, and its options."""
+    return "\n\n".join(_section(method) for method in METHODS.values())
+
+
+def _section(method: Method) -> str:
+    module = importlib.import_module(f"driftnorm.recipes.{method.name.replace('-', '_')}")
+    title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
+    before, _, rest = rest.partition("Formula:\n")
+    formula, _, after = rest.partition("\n\n")
+    fenced = f"```text\n{inspect.cleandoc(formula)}\n```"
+    settings = method.recipe.settings() or "nothing changes"
+    words = [title, before.strip(), fenced, after.strip(), f"As a recipe: `{settings}`."]
+    return "\n\n".join([f"### {method.name}", *filter(None, words), _options(method)])
+
+
+def _options(method: Method) -> str:
+    build = getattr(method.build, "func", method.build)  # a partial says nothing of its own
+    told = documented(build.__doc__, "Args")
+    known = inspect.signature(method.build).parameters
+    own = [name for name in method.options if name in known]
+    shared = len(own) < len(method.options)
+    rows = [(f"`{name}`", f"`{_shown(known[name].default)}`", told.get(name, "")) for name in own]
+    lines = [table(("option", "default", "meaning"), rows)] if rows else []
+    if shared:
+        lines.append("And [those of every method with a gradient](#gradient-options).")
+    return "\n".join(lines) or "It has no options."
+
+
+def _shown(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def gradient_options() -> str:
+    """What every method with a gradient takes."""
+    told = documented(Optimising.__doc__, "Attributes")
+    return table(("option", "meaning"), [(f"`{name}`", text) for name, text in told.items()])
+
+
+def recipe_fields() -> str:
+    """The fields of a recipe."""
+    told = documented(Recipe.__doc__, "Attributes")
+    return table(("field", "meaning"), [(f"`{f.name}`", told[f.name]) for f in fields(Recipe)])
+
+
+# --------------------------------------------------------------------------- protocols
+
+
+def protocol_fields() -> str:
+    """The fields of a protocol."""
+    told = documented(Protocol.__doc__, "Attributes")
+    return table(("field", "meaning"), [(f"`{f.name}`", told[f.name]) for f in fields(Protocol)])
+
+
+def presets() -> str:
+    """The named settings."""
+    rows = []
+    for name, preset in PRESETS.items():
+        options = dict(preset.optimising)
+        severities = " ".join(map(str, preset.severities))
+        rows.append(
+            (
+                f"`{name}`",
+                preset.summary,
+                severities,
+                str(preset.batch_size),
+                str(options["optimizer"]),
+                f"{options['lr']:g}",
+                str(options["steps"]),
+            )
+        )
+    titles = ("preset", "whose", "severities", "batch", "optimiser", "rate", "steps")
+    return table(titles, rows, right=4)
+
+
+def tables() -> str:
+    """The tables that can be made from rows."""
+    rows = [
+        (f"`{name}`", view.help, ", ".join(f"`{method}`" for method in view.methods))
+        for name, view in VIEWS.items()
+    ]
+    return table(("table", "what it shows", "methods"), rows)
+
+
+# --------------------------------------------------------------------------- the rest
+
+
+def corruptions() -> str:
+    """Every corruption with its constants."""
+    rows = [
+        (
+            f"`{name}`",
+            shift.group if name in CORRUPTIONS else f"{shift.group}, extra",
+            _first_line(shift.apply),
+            *("; ".join(_constants(each) for each in shift.constants[scale]) for scale in _SCALES),
+        )
+        for name, shift in SHIFTS.items()
+    ]
+    return table(("corruption", "group", "what it does", "at 32 px", "at 224 px"), rows)
+
+
+_SCALES = ("cifar", "imagenet")
+
+
+def _constants(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:g}" for value in values)
+
+
+def _first_line(thing: object) -> str:
+    return inspect.cleandoc(getattr(thing, "__doc__", None) or "").partition("\n")[0]
+
+
+def algorithms() -> str:
+    """The training algorithms on domains."""
+    rows = [
+        (f"`{name}`", _first_line(importlib.import_module(kind.__module__)).rstrip("."))
+        for name, kind in ALGORITHMS.items()
+    ]
+    return table(("algorithm", "what it is"), rows)
+
+
+def training_recipes() -> str:
+    """The recipes of robust training."""
+    rows = [(f"`{name}`", _first_line(kind)) for name, kind in RECIPES.items()]
+    return table(("recipe", "what it does"), rows)
+
+
+def networks() -> str:
+    """The built-in networks."""
+    rows = [
+        (f"`{name}`", str(facts.classes), f"{facts.preprocessing.size} px")
+        for name, facts in MODELS.items()
+    ]
+    return table(("network", "classes", "input"), rows, right=2)
+
+
+def commands() -> str:
+    """Every command with its flags, asked from the command line itself."""
+    from driftnorm.cli import app
+
+    sections: list[str] = []
+    _add_commands(app, ("driftnorm",), sections)
+    return "\n\n".join(sections)
+
+
+def _add_commands(app: Any, path: tuple[str, ...], sections: list[str]) -> None:
+    for name in app:
+        if name.startswith("-"):
+            continue
+        command = app[name]
+        own = (*path, name)
+        if command.default_command is None:
+            _add_commands(command, own, sections)
+        else:
+            sections.append(_command(command, " ".join(own)))
+
+
+def _command(command: Any, name: str) -> str:
+    function = command.default_command
+    summary = inspect.cleandoc(function.__doc__).partition("\nParameters\n")[0].strip()
+    rows = []
+    for argument in command.assemble_argument_collection(parse_docstring=True):
+        # Lists have entries for their members as well; those are the same flag.
+        if argument.parse and argument.parameter.help is not None and len(argument.keys) == 0:
+            rows.append((_flag(argument), _default(argument), argument.parameter.help.strip()))
+    listed = table(("flag", "default", "meaning"), rows) if rows else "It takes no flags."
+    return f"### {name}\n\n{summary}\n\n{listed}"
+
+
+def _flag(argument: Any) -> str:
+    kind = argument.field_info.kind
+    if kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+        return f"`{argument.field_info.name.upper()}`"
+    return ", ".join(f"`{name}`" for name in argument.names if not name.startswith("--no-"))
+
+
+def _default(argument: Any) -> str:
+    default = argument.field_info.default
+    if default is inspect.Parameter.empty:
+        return "required"
+    return "" if default in (None, False, ()) else f"`{default}`"
+
+
+CODE_BLOCKS: Mapping[str, Callable[[], str]] = {
+    "methods": methods,
+    "method-details": method_details,
+    "gradient-options": gradient_options,
+    "recipe-fields": recipe_fields,
+    "protocol-fields": protocol_fields,
+    "presets": presets,
+    "tables": tables,
+    "corruptions": corruptions,
+    "algorithms": algorithms,
+    "training-recipes": training_recipes,
+    "networks": networks,
+    "commands": commands,
+}

@@ -1,0 +1,233 @@
+"""Blocks of the documentation that are made from committed measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from driftnorm.demo.experiment import Demo
+from driftnorm.demo.views import demo_table
+from driftnorm.metrics import paired_interval, unpack_bits
+from driftnorm.protocol import together
+from driftnorm.recipes import METHODS
+from driftnorm.records import Row, load_rows
+from driftnorm.robustness.comparing import MixedRowsError, in_order
+from driftnorm.robustness.views import VIEWS
+from driftnorm.tables import Column, Table
+
+DOCS = Path(__file__).resolve().parent.parent
+ROWS = DOCS / "rows"
+HEADLINE = ("source", "bn", "tent", "gprebn", "gprebn+rt3a")
+COST_NETWORK = "wrn-40-2"
+
+
+@cache
+def demo_rows() -> list[Row]:
+    """The demo's committed rows, in the demo's order."""
+    order = {cell.key: place for place, cell in enumerate(Demo().cells())}
+    return sorted(load_rows(ROWS / "demo.jsonl"), key=lambda row: order[row.cell.key])
+
+
+def demo() -> str:
+    """The demo's table, for the methods that one meets first."""
+    return demo_table([row for row in demo_rows() if row.cell.method in HEADLINE]).to_markdown()
+
+
+# --------------------------------------------------------------------------- choosing
+
+
+def gains() -> str:
+    """Every method on the demo: what it changes, where it does worst, what it costs."""
+    rows = demo_rows()
+    costs = _costs()
+    lines: list[tuple[str | float | None, ...]] = []
+    for method in dict.fromkeys(row.cell.method for row in rows):
+        if method == "source":
+            continue
+        own = [row for row in rows if row.cell.method == method]
+        backward = any(METHODS[part].recipe.needs_backward for part in method.split("+"))
+        lines.append(
+            (
+                f"`{method}`",
+                "yes" if backward else "no",
+                _change([row for row in own if row.cell.shift == "clean"]),
+                _change([row for row in own if row.cell.shift != "clean"]),
+                _worst(own),
+                f"{sum(row.metrics['alarms'] > 0 for row in own)} of {len(own)}",
+                costs["ratios"].get(method),
+            )
+        )
+    columns = (
+        Column("method"),
+        Column("backward", align="left"),
+        Column("clean images"),
+        Column("shifted images"),
+        Column("worst stream", align="left"),
+        Column("streams with an alarm"),
+        Column("x inference", decimals=2),
+    )
+    note = (
+        "Change of accuracy against the source in points, paired image by image, with a 95 % "
+        f"bootstrap interval. Protocol: {together(row.cell.protocol for row in rows).text()}; every "
+        f"method at its defaults, nothing tuned. Cost: time a batch in units of plain inference, "
+        f"{costs['about']}."
+    )
+    return Table("What each method changed on the digits", columns, tuple(lines), note).to_markdown()
+
+
+def _paired(rows: Sequence[Row]) -> list[Any]:
+    """For every stream, image by image: 1 where only the method was right, -1 the source."""
+    sources = {_stream(r): _right(r) for r in demo_rows() if r.cell.method == "source"}
+    return [_right(row) - sources[_stream(row)] for row in rows]
+
+
+def _stream(row: Row) -> tuple[str, int, int]:
+    return row.cell.shift, row.cell.severity, row.cell.seed
+
+
+def _right(row: Row) -> Any:
+    return unpack_bits(row.metrics["correct"], row.metrics["count"]).astype(np.float64)
+
+
+def _change(rows: Sequence[Row]) -> str:
+    change = paired_interval(_paired(rows))
+    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+
+
+def _worst(rows: Sequence[Row]) -> str:
+    """The kind of stream on which the method does worst against the source, over seeds."""
+    changes: dict[str, list[float]] = {}
+    for row, change in zip(rows, _paired(rows), strict=True):
+        name = f"{row.cell.shift} {row.cell.severity or ''}".strip()
+        changes.setdefault(name, []).append(100 * float(change.mean()))
+    name, worst = min(changes.items(), key=lambda item: np.mean(item[1]))
+    return f"{name}: {np.mean(worst):+.1f}"
+
+
+def _costs() -> dict[str, Any]:
+    """Each candidate's median ratio to inference within a round, on one network."""
+    for line in (ROWS / "speed.jsonl").read_text().splitlines():
+        measured = json.loads(line)
+        if measured["network"] == COST_NETWORK:
+            times = measured["milliseconds"]
+            ratios = {
+                name: median(a / b for a, b in zip(own, times["inference"], strict=True))
+                for name, own in times.items()
+            }
+            about = f"{COST_NETWORK}, {measured['about']}, `{measured['command']}`"
+            return {"ratios": ratios, "about": about}
+    raise ValueError(f"rows/speed.jsonl has no measurement of {COST_NETWORK}.")
+
+
+# --------------------------------------------------------------------------- robustness
+
+
+def robustness() -> str:
+    """What the robustness rows say, as far as there are any."""
+    rows = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    tables = [*_summaries(rows), *_batch_sizes(rows)]
+    if not tables:
+        return (
+            "Not measured yet: there are no rows in `docs/rows/robustness-*.jsonl`. "
+            "`python benchmarks/evidence_robustness.py run` measures them."
+        )
+    page = DOCS / "robustness.md"
+    more = ["[All tables of the robustness runs](robustness.md)."] if page.exists() else []
+    return "\n\n".join([*tables, *more])
+
+
+def _summaries(rows: Sequence[Row]) -> list[str]:
+    """Mean error of the main methods, a table for each network and data set."""
+    view = VIEWS["summary"]
+    main = [r for r in rows if r.cell.method in view.methods and r.cell.protocol.batch_size == 200]
+    return _tables("summary", main, lambda row: (row.cell.protocol.data, row.cell.model))
+
+
+def _batch_sizes(rows: Sequence[Row]) -> list[str]:
+    """Error against batch size, on the streams that every batch size met."""
+    view = VIEWS["batch-size"]
+    own = [row for row in rows if row.cell.method in view.methods]
+    met: dict[int, set[object]] = {}
+    for row in own:
+        streams = met.setdefault(row.cell.protocol.batch_size, set())
+        streams.add((row.cell.model, row.cell.shift, row.cell.severity))
+    if len(met) < 2:
+        return []
+    shared = set.intersection(*met.values())
+    same = [r for r in own if (r.cell.model, r.cell.shift, r.cell.severity) in shared]
+    return _tables("batch-size", same, lambda row: (row.cell.protocol.data, row.cell.model))
+
+
+def _tables(name: str, rows: Sequence[Row], kind: Callable[[Row], tuple[str, str]]) -> list[str]:
+    made = []
+    for (data, model), own in groupby(sorted(rows, key=kind), key=kind):
+        try:
+            table = VIEWS[name].make(in_order([*own], VIEWS[name].methods))
+        except MixedRowsError:
+            continue  # a run that is not finished
+        made.append(f"{data}, {model}:\n\n{table.to_markdown()}")
+    return made
+
+
+# --------------------------------------------------------------------------- concepts
+
+
+@cache
+def concepts() -> dict[str, Any]:
+    """What `make_pictures.py` measured."""
+    found: dict[str, Any] = json.loads((ROWS / "concepts.json").read_text())
+    return found
+
+
+def concept_statistics() -> str:
+    """Distance of each layer's input from training, on clean and on shifted images."""
+    found = concepts()
+    lines = tuple(
+        (layer, *(found["distance"][kind][layer] for kind in found["distance"]))
+        for layer in found["layers"]
+    )
+    columns = (Column("layer"), *(Column(kind, decimals=2) for kind in found["distance"]))
+    title = "Distance of a layer's input from its training statistics, in deviations"
+    return Table(title, columns, lines, found["note"]).to_markdown()
+
+
+def concept_gradient() -> str:
+    """How much of the gradient pushes a whole channel, on either path."""
+    found = concepts()
+    lines = tuple(
+        (layer, *(100 * found["pushing"][path][layer] for path in found["pushing"]))
+        for layer in found["layers"]
+    )
+    columns = (Column("layer"), *(Column(path) for path in found["pushing"]))
+    title = "Share of the gradient that shifts or scales a whole channel, in %"
+    return Table(title, columns, lines, found["note"]).to_markdown()
+
+
+def concept_rates() -> str:
+    """Error with either gradient path against the learning rate."""
+    found = concepts()["rates"]
+    lines = tuple(
+        (path, *(100 * error for error in errors)) for path, errors in found["error"].items()
+    )
+    columns = (
+        Column("gradient"),
+        *(Column(f"rate {rate:g}", best="lowest", decimals=1) for rate in found["rates"]),
+    )
+    return Table("Error in %", columns, lines, found["note"]).to_markdown()
+
+
+ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
+    "demo": demo,
+    "gains": gains,
+    "robustness": robustness,
+    "concept-statistics": concept_statistics,
+    "concept-gradient": concept_gradient,
+    "concept-rates": concept_rates,
+}

@@ -1,0 +1,54 @@
+"""PACS-like folders: train on all domains but one, adapt to that one.
+
+Run it with ``python examples/domain_folders.py``. The pictures are made up; name your own folder
+``domain/class/picture`` instead (``driftnorm train domains`` does the same in one command).
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+import driftnorm
+from driftnorm.domains.arrays import evaluation_batches
+from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.study import open_trained
+from driftnorm.domains.training import BEST, DomainTraining
+
+SIDE = 16
+DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 40)}
+
+
+def draw_pictures(root: Path) -> None:
+    """Stripes across or along, on lighter and darker paper: ground and contrast by domain."""
+    rng = np.random.default_rng(0)
+    for domain, (ground, contrast) in DOMAINS.items():
+        for name in ("across", "along"):
+            (root / domain / name).mkdir(parents=True)
+            for number in range(60):
+                stripes = (np.arange(SIDE) + rng.integers(4)) // 2 % 2 * contrast
+                page = np.tile(stripes, (SIDE, 1))
+                page = ground + (page if name == "along" else page.T)
+                page = page[..., None] + rng.normal(0, 12, (SIDE, SIDE, 3))
+                picture = Image.fromarray(page.clip(0, 255).astype(np.uint8))
+                picture.save(root / domain / name / f"{number}.png")
+
+
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as folder:
+    draw_pictures(Path(folder) / "pictures")
+    arrays = open_arrays(f"{folder}/pictures", SIDE, f"{folder}/cache")
+    settings = {"backbone": "mnist-bn", "batch_norm": "trained", "steps": 40, "lr": 1e-3}
+    plan = DomainTraining("erm", ("faint",), batch_size=8, evaluate_every=20, **settings)
+    plan.run(arrays, Path(folder) / "run")
+    trained = open_trained(f"{folder}/run/{BEST}")
+    print(f"trained on {', '.join(trained.trained_on)}; never saw {trained.test_domains[0]}")
+    target = arrays.domains[arrays.index("faint")]
+    order = np.random.default_rng(0).permutation(len(target))
+    for method in ("source", "bn", "gprebn"):
+        model = driftnorm.adapt(trained.network, method)
+        batches = evaluation_batches(target, order, batch_size=30)
+        right = sum(int((model(x).argmax(1) == y).sum()) for x, y in batches)
+        print(f"{method:<8}{100 * right / len(target):.1f} %")

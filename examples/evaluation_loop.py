@@ -1,0 +1,54 @@
+"""An ordinary evaluation loop under ``torch.inference_mode``, with torchmetrics if it is there.
+
+Run it with ``python examples/evaluation_loop.py``. A method that takes gradient steps works inside
+inference mode too, and in the ``test_step`` of a Lightning module, which runs in it.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import driftnorm
+from driftnorm.data.digits import split_digits
+from driftnorm.demo.experiment import normalized, train
+from driftnorm.demo.shifts import SHIFTS
+
+try:
+    from torchmetrics.classification import MulticlassAccuracy
+except ImportError:
+    MulticlassAccuracy = None
+
+
+class Counter:
+    """What to do without torchmetrics."""
+
+    def __init__(self) -> None:
+        self.right = self.seen = 0
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        self.right += int((logits.argmax(1) == labels).sum())
+        self.seen += len(labels)
+
+    def compute(self) -> float:
+        return self.right / self.seen
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]]) -> float:
+    known = MulticlassAccuracy is not None
+    metric = MulticlassAccuracy(num_classes=10, average="micro") if known else Counter()
+    for images, labels in loader:
+        metric.update(model(images), labels)
+    return float(metric.compute())
+
+
+torch.set_num_threads(1)
+clean, test = split_digits(seed=0)
+network = train(clean, seed=0, epochs=10)  # any trained network
+shifted = normalized(SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0)))
+loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=64)
+
+print("counted by", "a plain counter" if MulticlassAccuracy is None else "torchmetrics")
+print(f"source   {100 * accuracy(network, loader):.1f} %")
+for method in ("bn", "gprebn"):
+    print(f"{method:<8} {100 * accuracy(driftnorm.adapt(network, method), loader):.1f} %")

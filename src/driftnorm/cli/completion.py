@@ -1,0 +1,32 @@
+"""``driftnorm completion``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from driftnorm.cli import app
+
+__all__ = ["completion"]
+
+
+def completion(
+    shell: Literal["bash", "zsh", "fish"],
+    *,
+    install: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Print the script that completes driftnorm's commands and flags in your shell.
+
+    Parameters
+    ----------
+    shell
+        Which.
+    install
+        Put it where the shell looks for it, and for bash and zsh a line into ~/.bashrc or ~/.zshrc
+        that loads it.
+    """
+    if install:
+        print(f"Installed {app.install_completion(shell=shell)}; open a new shell.")
+    else:
+        print(app.generate_completion(shell=shell))
