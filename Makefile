@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -49,6 +49,10 @@ types: $(STAMPS)/dev ## Check types
 
 bench: $(STAMPS)/dev ## Measure speed and memory of every method (about 20 minutes of an idle machine)
 	@$(BIN)/python benchmarks/speed.py
+
+docs: $(STAMPS)/dev ## Build the documentation site into site/
+	@$(BIN)/python docs/tools/make_pages.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## Remove the virtual environment and what tools left behind
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

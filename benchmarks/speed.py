@@ -216,14 +216,16 @@ def child(network_name: str, name: str) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak of loading
     for _ in range(WARM_UP):
         run()
-    print(_resident_megabytes("VmHWM") - before, flush=True)
-    for _ in sys.stdin:
-        begun = time.perf_counter()
-        run()
-        took = time.perf_counter() - begun
+    answer = _resident_megabytes("VmHWM") - before
+    while True:
         if network_name in GIVE_BACK:
             ctypes.CDLL("libc.so.6").malloc_trim(0)
-        print(1000 * took, flush=True)
+        print(answer, flush=True)
+        if not sys.stdin.readline():
+            return
+        begun = time.perf_counter()
+        run()
+        answer = 1000 * (time.perf_counter() - begun)
 
 
 def measure(network_name: str, rounds: int, names: list[str]) -> Measurement:

@@ -13,12 +13,13 @@ from PIL import Image
 
 import driftnorm
 from driftnorm.domains.arrays import evaluation_batches
-from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.cache import cached_arrays
+from driftnorm.domains.sets import open_domains
 from driftnorm.domains.study import open_trained
 from driftnorm.domains.training import BEST, DomainTraining
 
 SIDE = 16
-DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 40)}
+DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 16)}
 
 
 def draw_pictures(root: Path) -> None:
@@ -31,7 +32,7 @@ def draw_pictures(root: Path) -> None:
                 stripes = (np.arange(SIDE) + rng.integers(4)) // 2 % 2 * contrast
                 page = np.tile(stripes, (SIDE, 1))
                 page = ground + (page if name == "along" else page.T)
-                page = page[..., None] + rng.normal(0, 12, (SIDE, SIDE, 3))
+                page = page[..., None] + rng.normal(0, 6, (SIDE, SIDE, 3))
                 picture = Image.fromarray(page.clip(0, 255).astype(np.uint8))
                 picture.save(root / domain / name / f"{number}.png")
 
@@ -39,7 +40,9 @@ def draw_pictures(root: Path) -> None:
 torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as folder:
     draw_pictures(Path(folder) / "pictures")
-    arrays = open_arrays(f"{folder}/pictures", SIDE, f"{folder}/cache")
+    domains = open_domains(f"{folder}/pictures")
+    # One worker is this process; with more, guard the script with `if __name__ == "__main__":`.
+    arrays = cached_arrays(domains, SIDE, folder=f"{folder}/cache", workers=1)
     settings = {"backbone": "mnist-bn", "batch_norm": "trained", "steps": 40, "lr": 1e-3}
     plan = DomainTraining("erm", ("faint",), batch_size=8, evaluate_every=20, **settings)
     plan.run(arrays, Path(folder) / "run")

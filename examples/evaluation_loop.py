@@ -15,7 +15,7 @@ from driftnorm.demo.shifts import SHIFTS
 
 try:
     from torchmetrics.classification import MulticlassAccuracy
-except ImportError:
+except (ImportError, RuntimeError):  # the latter: torchvision's CUDA wheel beside a CPU torch
     MulticlassAccuracy = None
 
 
@@ -26,10 +26,12 @@ class Counter:
         self.right = self.seen = 0
 
     def update(self, logits: Tensor, labels: Tensor) -> None:
+        """Count a batch."""
         self.right += int((logits.argmax(1) == labels).sum())
         self.seen += len(labels)
 
     def compute(self) -> float:
+        """The share that was right."""
         return self.right / self.seen
 
 
@@ -46,7 +48,7 @@ torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
 network = train(clean, seed=0, epochs=10)  # any trained network
 shifted = normalized(SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0)))
-loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=64)
+loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=100)
 
 print("counted by", "a plain counter" if MulticlassAccuracy is None else "torchmetrics")
 print(f"source   {100 * accuracy(network, loader):.1f} %")

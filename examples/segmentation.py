@@ -49,7 +49,7 @@ network.eval()
 
 clean = [scene(16, generator) for _ in range(6)]
 dim = [(0.3 * x + 0.5, y) for x, y in clean]  # another lamp: less contrast, more light
-model = driftnorm.adapt(network, "gprebn", guard="freeze")
+model = driftnorm.adapt(network, "gprebn")
 print(f"source on clean pictures {100 * pixel_accuracy(network, clean):.1f} %")
 print(f"source on dim ones       {100 * pixel_accuracy(network, dim):.1f} %")
 print(f"gprebn on dim ones       {100 * pixel_accuracy(model, dim):.1f} %")

@@ -28,6 +28,7 @@ class Service:
             self.model.load_state_dict(load_file(file))
 
     def answer(self, images: Tensor) -> list[int]:
+        """Predict classes, and adapt."""
         return self.model(normalized(images)).argmax(1).tolist()
 
     def save(self) -> None:
@@ -40,7 +41,7 @@ class Service:
 torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
 network = train(clean, seed=0, epochs=10)  # any trained network
-foggy = SHIFTS["fog"](test.images, 2, torch.Generator().manual_seed(0)).split(100)
+foggy = SHIFTS["fog"](test.images, 1, torch.Generator().manual_seed(0)).split(100)
 with tempfile.TemporaryDirectory() as folder:
     service = Service(network, Path(folder) / "stream.safetensors")
     for number, request in enumerate(foggy[:6]):

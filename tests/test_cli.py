@@ -74,7 +74,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     while not list(tmp_path.glob("demo/rows/*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=240)
     assert running.returncode == 130
     assert "what was finished is kept" in errors
     assert "Traceback" not in errors

@@ -17,7 +17,7 @@ ROWS = (
     ("layers", "surgery", "heads"),
     (
         *("recipe", "adapter", "guard", "intake", "probe", "converted", "transaction"),
-        *("preparation", "persistence", "watch", "engine", "recipes", "api", "export"),
+        *("preparation", "persistence", "watch", "engine", "recipes", "api", "export", "callbacks"),
     ),
     ("models", "shifts", "data", "training", "inputs"),
     ("metrics", "protocol", "records", "evaluate", "launch", "method_spec"),

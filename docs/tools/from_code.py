@@ -17,7 +17,7 @@ from driftnorm.recipe import Optimising, Recipe
 from driftnorm.recipes import METHODS, Method
 from driftnorm.robustness.presets import PRESETS
 from driftnorm.robustness.views import VIEWS
-from driftnorm.shifts import CORRUPTIONS, SHIFTS
+from driftnorm.shifts import CORRUPTIONS, SCALES, SHIFTS
 from driftnorm.tables import Column, Table
 from driftnorm.training import RECIPES
 
@@ -81,7 +81,7 @@ def _section(method: Method) -> str:
     before, _, rest = rest.partition("Formula:\n")
     formula, _, after = rest.partition("\n\n")
     fenced = f"```text\n{inspect.cleandoc(formula)}\n```"
-    settings = method.recipe.settings() or "nothing changes"
+    settings = method.recipe.settings() or "Recipe()"
     words = [title, before.strip(), fenced, after.strip(), f"As a recipe: `{settings}`."]
     return "\n\n".join([f"### {method.name}", *filter(None, words), _options(method)])
 
@@ -96,7 +96,7 @@ def _options(method: Method) -> str:
     lines = [table(("option", "default", "meaning"), rows)] if rows else []
     if shared:
         lines.append("And [those of every method with a gradient](#gradient-options).")
-    return "\n".join(lines) or "It has no options."
+    return "\n".join(lines).rstrip() or "It has no options."
 
 
 def _shown(value: object) -> str:
@@ -164,14 +164,11 @@ def corruptions() -> str:
             f"`{name}`",
             shift.group if name in CORRUPTIONS else f"{shift.group}, extra",
             _first_line(shift.apply),
-            *("; ".join(_constants(each) for each in shift.constants[scale]) for scale in _SCALES),
+            *("; ".join(_constants(each) for each in shift.constants[scale]) for scale in SCALES),
         )
         for name, shift in SHIFTS.items()
     ]
     return table(("corruption", "group", "what it does", "at 32 px", "at 224 px"), rows)
-
-
-_SCALES = ("cifar", "imagenet")
 
 
 def _constants(values: tuple[float, ...]) -> str:
@@ -212,7 +209,7 @@ def commands() -> str:
 
     sections: list[str] = []
     _add_commands(app, ("driftnorm",), sections)
-    return "\n\n".join(sections)
+    return "\n".join(sections)
 
 
 def _add_commands(app: Any, path: tuple[str, ...], sections: list[str]) -> None:
@@ -234,9 +231,10 @@ def _command(command: Any, name: str) -> str:
     for argument in command.assemble_argument_collection(parse_docstring=True):
         # Lists have entries for their members as well; those are the same flag.
         if argument.parse and argument.parameter.help is not None and len(argument.keys) == 0:
-            rows.append((_flag(argument), _default(argument), argument.parameter.help.strip()))
+            meaning = " ".join(argument.parameter.help.split())
+            rows.append((_flag(argument), _default(argument), meaning))
     listed = table(("flag", "default", "meaning"), rows) if rows else "It takes no flags."
-    return f"### {name}\n\n{summary}\n\n{listed}"
+    return f"### {name}\n\n{summary}\n\n{listed.rstrip()}\n"
 
 
 def _flag(argument: Any) -> str:
@@ -250,7 +248,8 @@ def _default(argument: Any) -> str:
     default = argument.field_info.default
     if default is inspect.Parameter.empty:
         return "required"
-    return "" if default in (None, False, ()) else f"`{default}`"
+    silent = default is None or default is False or default == ()
+    return "" if silent else f"`{default}`"
 
 
 CODE_BLOCKS: Mapping[str, Callable[[], str]] = {

@@ -75,11 +75,13 @@ def gains() -> str:
     )
     note = (
         "Change of accuracy against the source in points, paired image by image, with a 95 % "
-        f"bootstrap interval. Protocol: {together(row.cell.protocol for row in rows).text()}; every "
-        f"method at its defaults, nothing tuned. Cost: time a batch in units of plain inference, "
+        f"bootstrap interval. Protocol: {together(row.cell.protocol for row in rows).text()}; "
+        "every method at its defaults, nothing tuned. Cost: time a batch in units of inference, "
         f"{costs['about']}."
     )
-    return Table("What each method changed on the digits", columns, tuple(lines), note).to_markdown()
+    return Table(
+        "What each method changed on the digits", columns, tuple(lines), note
+    ).to_markdown()
 
 
 def _paired(rows: Sequence[Row]) -> list[Any]:
@@ -124,6 +126,43 @@ def _costs() -> dict[str, Any]:
             about = f"{COST_NETWORK}, {measured['about']}, `{measured['command']}`"
             return {"ratios": ratios, "about": about}
     raise ValueError(f"rows/speed.jsonl has no measurement of {COST_NETWORK}.")
+
+
+def small_batches() -> str:
+    """Error against batch size, with batches down to one image."""
+    rows = load_rows(ROWS / "small-batches.jsonl")
+    sizes = sorted({row.cell.protocol.batch_size for row in rows})
+    errors: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        own = errors.setdefault(row.cell.method, {})
+        own.setdefault(row.cell.protocol.batch_size, []).append(100 * row.metrics["error"])
+    lines: list[tuple[str | float | None, ...]] = []
+    for method, own in sorted(errors.items(), key=lambda item: (item[0] != "source", item[0])):
+        # The source answers each image alone: its error is that of every batch size.
+        alone = [error for each in own.values() for error in each] if method == "source" else []
+        means = (float(np.mean(own.get(size, alone))) for size in sizes)
+        lines.append((f"`{method}`", *means))
+    columns = (Column("method"), *(Column(f"batch {size}", best="lowest") for size in sizes))
+    common = together(row.cell.protocol for row in rows).text()
+    batch = f"batch {rows[0].cell.protocol.batch_size},"
+    shifts = ", ".join(sorted({row.cell.shift for row in rows}))
+    note = (
+        f"{shifts}; {common.replace(batch, 'batch as said,')}. Every method at its defaults, guard "
+        "warning only. `python docs/tools/small_batches.py`"
+    )
+    return Table("Error in % against batch size", columns, tuple(lines), note).to_markdown()
+
+
+def guard() -> str:
+    """The first lines of the guard's own page: what sorting by class does to each method."""
+    page = (DOCS / "guard.md").read_text()
+    _, _, rest = page.partition("**Sorted by class**\n\n")
+    rows, _, rest = rest.partition("\n\n")
+    note = rest.partition("\n")[0]
+    head, rule, *lines = rows.splitlines()
+    stream = lines[0].split("|")[1]
+    own = [line for line in lines if line.split("|")[1] == stream]
+    return "\n".join([head, rule, *own, "", note])
 
 
 # --------------------------------------------------------------------------- robustness
@@ -182,7 +221,7 @@ def _tables(name: str, rows: Sequence[Row], kind: Callable[[Row], tuple[str, str
 @cache
 def concepts() -> dict[str, Any]:
     """What `make_pictures.py` measured."""
-    found: dict[str, Any] = json.loads((ROWS / "concepts.json").read_text())
+    found: dict[str, Any] = json.loads((ROWS / "concepts.jsonl").read_text())
     return found
 
 
@@ -190,8 +229,8 @@ def concept_statistics() -> str:
     """Distance of each layer's input from training, on clean and on shifted images."""
     found = concepts()
     lines = tuple(
-        (layer, *(found["distance"][kind][layer] for kind in found["distance"]))
-        for layer in found["layers"]
+        (f"BN {number}", *(found["distance"][kind][layer] for kind in found["distance"]))
+        for number, layer in enumerate(found["layers"], start=1)
     )
     columns = (Column("layer"), *(Column(kind, decimals=2) for kind in found["distance"]))
     title = "Distance of a layer's input from its training statistics, in deviations"
@@ -202,8 +241,8 @@ def concept_gradient() -> str:
     """How much of the gradient pushes a whole channel, on either path."""
     found = concepts()
     lines = tuple(
-        (layer, *(100 * found["pushing"][path][layer] for path in found["pushing"]))
-        for layer in found["layers"]
+        (f"BN {number}", *(100 * found["pushing"][path][layer] for path in found["pushing"]))
+        for number, layer in enumerate(found["layers"], start=1)
     )
     columns = (Column("layer"), *(Column(path) for path in found["pushing"]))
     title = "Share of the gradient that shifts or scales a whole channel, in %"
@@ -226,6 +265,8 @@ def concept_rates() -> str:
 ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo": demo,
     "gains": gains,
+    "small-batches": small_batches,
+    "guard": guard,
     "robustness": robustness,
     "concept-statistics": concept_statistics,
     "concept-gradient": concept_gradient,

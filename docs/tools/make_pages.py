@@ -3,8 +3,8 @@
     python docs/tools/make_pages.py            # write what is out of date
     python docs/tools/make_pages.py --check    # write nothing; exit 1 if something is
 
-A block stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; everything else in a page
-is written by people. Blocks come from the code (`from_code.py`) and from committed rows
+A block stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; everything else in a
+page is written by people. Blocks come from the code (`from_code.py`) and from committed rows
 (`from_rows.py`), so a number or a flag in the documents cannot grow old unnoticed.
 """
 
@@ -22,7 +22,8 @@ from from_rows import ROW_BLOCKS
 DOCS = Path(__file__).resolve().parent.parent
 BLOCKS: Mapping[str, Callable[[], str]] = {**CODE_BLOCKS, **ROW_BLOCKS}
 _BLOCK = re.compile(
-    r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end: (?P=name) -->)", re.DOTALL
+    r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end: (?P=name) -->)",
+    re.DOTALL,
 )
 
 

@@ -33,7 +33,7 @@ from driftnorm.functional import batch_moments
 from driftnorm.shifts import contact_sheet
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 DOCS = Path(__file__).resolve().parent.parent
 STYLE: dict[Any, Any] = {
@@ -61,7 +61,7 @@ def draw_statistics(run: ConceptRun, numbers: dict[str, Any]) -> None:
         f"{SHIFT}, source statistics": ((own - mean) / deviation, SHIFTED),
         f"{SHIFT}, its own statistics": ((own - own.mean()) / own.std(), MENDED),
     }
-    canvas, axes = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    canvas, axes = pyplot.subplots(1, 3, figsize=(9.6, 3.2), layout="constrained")
     for name, colour in (("clean", CLEAN), (SHIFT, SHIFTED)):
         axes[0].hist(values[name], bins=60, density=True, alpha=0.6, color=colour, label=name)
     axes[0].axvline(mean, color="black", linewidth=1)
@@ -81,6 +81,7 @@ def draw_statistics(run: ConceptRun, numbers: dict[str, Any]) -> None:
     axes[2].set_title("distance from training, by layer")
     axes[2].set_xticks(places, [f"BN {number + 1}" for number in places])
     axes[2].set_ylabel("deviations of the source")
+    axes[2].set_ylim(top=1.4 * max(max(each.values()) for each in numbers["distance"].values()))
     for each in axes:
         each.legend(frameon=False, fontsize=7)
     _save(canvas, "concept-statistics.svg")
@@ -102,8 +103,9 @@ def draw_gradient(run: ConceptRun, numbers: dict[str, Any]) -> None:
     """The gradient at the image with either path, and what share of it batch norm undoes."""
     found = {path: gradients(run, path) for path in PATHS}
     count = len(IMAGES_SHOWN)
-    canvas = pyplot.figure(figsize=(11, 3.8), layout="constrained")
-    left, right = canvas.subfigures(1, 2, width_ratios=(1.1, 1))
+    canvas = pyplot.figure(figsize=(9.6, 3.6), layout="constrained")
+    halves: Any = canvas.subfigures(1, 2, width_ratios=(1.1, 1))
+    left, right = halves
     grid = left.subplots(3, count)
     for column, image in enumerate(IMAGES_SHOWN):
         grid[0, column].imshow(run.shifted[image, 0], cmap="gray")
@@ -123,9 +125,8 @@ def draw_gradient(run: ConceptRun, numbers: dict[str, Any]) -> None:
     places = np.arange(len(numbers["layers"]))
     for index, (path, colour) in enumerate(zip(PATHS, (MENDED, SHIFTED), strict=True)):
         heights = [100 * share for share in numbers["pushing"][path].values()]
-        axes.bar(places + (index - 0.5) * 0.35, heights, 0.35, color=colour, label=path)
-        for place, height in zip(places, heights, strict=True):
-            axes.text(place + (index - 0.5) * 0.35, height, f"{height:.1f}", ha="center", va="bottom")
+        bars = axes.bar(places + (index - 0.5) * 0.35, heights, 0.35, color=colour, label=path)
+        axes.bar_label(bars, fmt="%.1f")
     axes.set_xticks(places, [f"BN {number + 1}" for number in places])
     axes.set_ylabel("% of the squared gradient")
     axes.set_title("shifts or scales a whole channel", fontsize=10)
@@ -158,7 +159,7 @@ def main() -> None:
     run = concept_run()
     numbers = measured(run)
     rounded = json.loads(json.dumps(numbers), parse_float=lambda text: round(float(text), 4))
-    (DOCS / "rows" / "concepts.json").write_text(json.dumps(rounded, indent=1) + "\n")
+    (DOCS / "rows" / "concepts.jsonl").write_text(json.dumps(rounded) + "\n")
     with pyplot.rc_context(STYLE):
         draw_statistics(run, rounded)
         draw_stray(rounded)

@@ -1,16 +1,33 @@
-"""Hooks of mkdocs: evidence pages are in the menu once they have been written."""
+"""Hooks of mkdocs: evidence pages once they are written, and the examples beside the pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
+EXAMPLES = "examples"
+
 
 def on_config(config: Any) -> Any:
-    """Leave out the pages that a benchmark has yet to write; a missing page is an error to mkdocs."""
+    """Leave out the pages that a benchmark has yet to write; mkdocs would call them missing."""
     docs = Path(config["docs_dir"])
     for section in config["nav"]:
         for title, pages in section.items():
             if title == "Evidence":
                 pages[:] = [page for page in pages if (docs / next(iter(page.values()))).exists()]
     return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Put the examples on the site; they are not in the folder of the pages."""
+    for path in sorted((Path(config["docs_dir"]).parent / EXAMPLES).glob("*.py")):
+        place = f"{EXAMPLES}/{path.name}"
+        files.append(File.generated(config, place, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Links that lead to the examples in the repository lead to them on the site."""
+    return markdown.replace(f"](../{EXAMPLES}/", f"]({EXAMPLES}/")

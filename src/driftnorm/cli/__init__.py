@@ -72,6 +72,16 @@ app.command(
     name="report",
     help="Make one HTML page from rows or from a run.",
 )
+app.command(
+    "driftnorm.cli.run:run",
+    name="run",
+    help="Repeat a command from the config.yaml of its run folder.",
+)
+app.command(
+    "driftnorm.cli.completion:completion",
+    name="completion",
+    help="Print or install the script that completes commands in your shell.",
+)
 app.command("driftnorm.cli.plot:plot", name="plot", help="Draw a plot from rows.")
 app.command("driftnorm.cli.table:table", name="table", help="Make a table from rows.")
 train = cyclopts.App(name="train", help="Train networks.")

@@ -16,6 +16,7 @@ from driftnorm.guard import Policy
 from driftnorm.inputs import Inputs, open_inputs, open_labels
 from driftnorm.method_spec import parse_method
 from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
+from driftnorm.runs.config import keep_config
 from driftnorm.runs.opening import open_model, save_adapted
 from driftnorm.runs.state import load_adapter, save_adapter
 from driftnorm.training.interrupts import stop_requests
@@ -101,6 +102,7 @@ def adapt(
     trust
         Open files that can run code.
     """
+    arguments = dict(locals())
     opened = open_model(
         model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
     )
@@ -124,6 +126,7 @@ def adapt(
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
     plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
+    keep_config(plan.folder, "adapt", arguments)
     console = Console(stderr=True, quiet=quiet)
     with Bar(console) as bar, stop_requests() as should_stop:
         outcome = adapt_stream(

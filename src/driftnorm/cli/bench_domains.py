@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm.cli.bench_robustness import Many, Methods
+from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
 from driftnorm.data.processes import available_cores
 from driftnorm.domains.grids import GridSize
 from driftnorm.domains.study import DomainStudy, open_trained
@@ -20,8 +21,8 @@ from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
 from driftnorm.protocol import together
 from driftnorm.records import Cell, Failure, RowStore, load_rows
-from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.robustness.views import find_view
+from driftnorm.runs.config import keep_config
 
 __all__ = ["bench_domains"]
 
@@ -40,6 +41,8 @@ def bench_domains(
     workers: int | None = None,
     cache: str | None = None,
     out: Path = Path("runs/domains/rows"),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Adapt trained networks to the domains they never saw; settings are selected on the others.
 
@@ -70,6 +73,7 @@ def bench_domains(
     out
         Folder for the rows.
     """
+    given = dict(locals())
     view = find_view(table, DOMAIN_VIEWS)
     study = DomainStudy(
         data=data,
@@ -81,7 +85,7 @@ def bench_domains(
         limit=limit,
         cache=cache,
     )
-    console, store = Console(), RowStore(out)
+    console, store = open_console(quiet, as_json), RowStore(out)
     cells = study.cells()
     missing = [cell for cell in cells if not store.has(cell)]
     console.print(
@@ -93,16 +97,12 @@ def bench_domains(
     if dry_run:
         _estimate(console, study, missing, workers)
         return
+    resolved = {"methods": study.methods, "seeds": study.seeds}
+    keep_config(out, "bench domains", given | resolved)
     failures = _run(console, study, store, len(cells), len(missing), workers)
     wanted = {cell.key for cell in cells}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
-    try:
-        console.print(view.make(rows).to_rich())
-    except MixedRowsError as error:
-        console.print(str(error), markup=False)
-    console.print(f"{len(rows)} rows in {out}; {failures} failed.", markup=False)
-    if failures:
-        raise SystemExit(1)
+    conclude(console, view.make, rows, out, failures, as_json)
 
 
 def _files(given: Path) -> list[Path]:

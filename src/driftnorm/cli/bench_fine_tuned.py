@@ -9,15 +9,16 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
 from driftnorm.data.processes import available_cores
 from driftnorm.launch import LAUNCHERS
 from driftnorm.records import Failure, RowStore, load_rows
-from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.robustness.fine_tuned_study import METHODS, FineTunedStudy
 from driftnorm.robustness.fine_tuning import FineTuning
 from driftnorm.robustness.grid import Study
 from driftnorm.robustness.networks import fine_tuned_table
 from driftnorm.robustness.presets import find_preset
+from driftnorm.runs.config import keep_config
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.training import Optimization
 
@@ -42,6 +43,8 @@ def bench_fine_tuned(
     frost: Path | None = None,
     workers: int | None = None,
     out: Path = Path("runs/fine-tuned"),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it goes on.
 
@@ -79,6 +82,7 @@ def bench_fine_tuned(
     out
         Folder for rows, networks and corrupted training images.
     """
+    given = dict(locals())
     setting = find_preset("tent-cifar")
     overlays = None if frost is None else str(frost)
     study = FineTunedStudy(
@@ -105,18 +109,14 @@ def bench_fine_tuned(
             frost=overlays,
         ),
     )
-    console, store = Console(), RowStore(out)
+    console, store = open_console(quiet, as_json), RowStore(out)
+    resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}
+    keep_config(out, "bench fine-tuned", given | resolved)
     problems = _run(study, store, console, workers or available_cores())
     wanted = {cell.key: index for index, cell in enumerate(study.cells())}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
     rows.sort(key=lambda row: wanted[row.cell.key])
-    try:
-        console.print(fine_tuned_table(rows).to_rich())
-    except MixedRowsError as error:
-        console.print(str(error), markup=False)
-    console.print(f"{len(rows)} rows in {out}; {len(problems)} failed.", markup=False)
-    if problems:
-        raise SystemExit(1)
+    conclude(console, fine_tuned_table, rows, out, len(problems), as_json)
 
 
 def _run(study: FineTunedStudy, store: RowStore, console: Console, workers: int) -> list[str]:

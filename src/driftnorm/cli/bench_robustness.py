@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
 from driftnorm.data.processes import available_cores
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
 from driftnorm.models import MODELS
 from driftnorm.protocol import together
 from driftnorm.records import Failure, RowStore, load_rows
-from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.robustness.grid import Study
 from driftnorm.robustness.presets import find_preset
 from driftnorm.robustness.views import find_view
+from driftnorm.runs.config import keep_config
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["bench_robustness"]
@@ -49,6 +49,8 @@ def bench_robustness(
     subset: Path | None = None,
     workers: int | None = None,
     out: Path = Path("runs/robustness"),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure methods on corrupted images; stopped and started again, it goes on where it was.
 
@@ -86,6 +88,7 @@ def bench_robustness(
     out
         Folder for the rows.
     """
+    given = dict(locals())
     if weights is None and model in MODELS:
         raise ValueError(f"`{model}` is an architecture without weights: give `--weights` FILE.")
     setting, view = find_preset(preset), find_view(table)
@@ -103,8 +106,13 @@ def bench_robustness(
         frost=None if frost is None else str(frost),
         subset=None if subset is None else str(subset),
     )
-    console, store = Console(), RowStore(out)
+    console, store = open_console(quiet, as_json), RowStore(out)
     cells = study.cells()
+    resolved = {
+        name: getattr(study, name) for name in ("corruptions", "severities", "batch_size", "seeds")
+    }
+    resolved["methods"] = [str(method) for method in study.methods]
+    keep_config(out, "bench robustness", given | resolved)
     done = sum(map(store.has, cells))
     protocol = together(cell.protocol for cell in cells).text()
     console.print(f"{len(cells)} cells, {done} done already. {protocol}", markup=False)
@@ -122,10 +130,4 @@ def bench_robustness(
     wanted = {cell.key: index for index, cell in enumerate(cells)}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
     rows.sort(key=lambda row: wanted[row.cell.key])
-    try:
-        console.print(view.make(rows).to_rich())
-    except MixedRowsError as error:
-        console.print(str(error), markup=False)
-    console.print(f"{len(rows)} rows in {out}; {len(failures)} failed.", markup=False)
-    if failures:
-        raise SystemExit(1)
+    conclude(console, view.make, rows, out, len(failures), as_json)

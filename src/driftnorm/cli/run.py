@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import CycloptsError, Parameter
 
@@ -13,20 +14,19 @@ from driftnorm._version import __version__
 from driftnorm.cli import app
 from driftnorm.runs.config import Config, check_keys, load_config
 
-__all__ = ["repeatable", "run"]
+__all__ = ["REPEATABLE", "parse_config", "run"]
 
-Changes = Parameter(show=False, allow_leading_hyphen=True)
-
-
-def repeatable() -> tuple[str, ...]:
-    """The commands whose run folders keep a config."""
-    return (
-        *("bench robustness", "bench domains", "bench fine-tuned"),
-        *("train robust", "train domains", "adapt"),
-    )
+CHANGES = "Arguments of the command that win over the file's, such as --out elsewhere."
+# The commands whose run folders keep a config.
+REPEATABLE = (
+    *("bench robustness", "bench domains", "bench fine-tuned"),
+    *("train robust", "train domains", "adapt"),
+)
 
 
-def run(config: Path, *changes: Annotated[str, Changes]) -> None:
+def run(
+    config: Path, *changes: Annotated[str, Parameter(allow_leading_hyphen=True, help=CHANGES)]
+) -> None:
     """Repeat a command from the config.yaml of its run folder, or from one written by hand.
 
     Arguments of the command can follow and win over the file's: `driftnorm run config.yaml --out
@@ -38,28 +38,44 @@ def run(config: Path, *changes: Annotated[str, Changes]) -> None:
         The file: `command`, its words, and `arguments`, its flags with their values.
     """
     kept = load_config(config)
-    check_keys(config, [kept.command], repeatable(), "command")
-    tokens = [*kept.command.split(), *_tokens(config, kept, changes), *changes]
-    try:
-        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise ValueError(f"{config}: {' '.join(str(error).split())}") from error
+    command, bound = parse_config(config, kept, changes)
     if kept.version not in ("", __version__):
         print(f"note: kept by driftnorm {kept.version}, this is {__version__}.", file=sys.stderr)
     command(*bound.args, **bound.kwargs)
 
 
-def _tokens(config: Path, kept: Config, changes: Sequence[str]) -> list[str]:
+def parse_config(
+    path: Path, kept: Config, changes: Sequence[str] = ()
+) -> tuple[Callable[..., Any], inspect.BoundArguments]:
+    """The command's function and its arguments, read as the command line would read them.
+
+    Args:
+        path: Where it is from, for messages.
+        kept: What the file holds.
+        changes: Words of a command line that win over the file's arguments.
+
+    Raises:
+        ValueError: An unknown command or argument, or a value that the command does not take.
+    """
+    check_keys(path, [kept.command], REPEATABLE, "command")
+    words = [*kept.command.split(), *_words(path, kept, changes), *changes]
+    try:
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    return command, bound
+
+
+def _words(path: Path, kept: Config, changes: Sequence[str]) -> list[str]:
     """The file's arguments as they would stand on the command line, but for what is changed."""
-    _, path, _ = app.parse_commands(kept.command.split())
-    flags = {}
-    for argument in path[-1].assemble_argument_collection():
+    _, apps, _ = app.parse_commands(kept.command.split())
+    flags: dict[str, str] = {}
+    for argument in apps[-1].assemble_argument_collection():
         flag = next(name for name in argument.names if name.startswith("--"))
-        flags[argument.field_info.name] = flag
-        flags.setdefault(_key(flag), flag)
+        flags |= {argument.field_info.name: flag, _key(flag): flag}
     given = {_key(name): value for name, value in kept.arguments.items()}
-    check_keys(config, given, flags, f"argument of `{kept.command}`")
-    changed = {flags.get(_key(word), word) for word in changes if word.startswith("--")}
+    check_keys(path, given, flags, f"argument of `{kept.command}`")
+    changed = {flags.get(_key(word)) for word in changes if word.startswith("--")}
     return [
         f"{flags[name]}={entry}"
         for name, value in given.items()
@@ -69,6 +85,6 @@ def _tokens(config: Path, kept: Config, changes: Sequence[str]) -> list[str]:
 
 
 def _key(word: str) -> str:
-    """``--batch-size=8`` and ``batch-size`` are the key ``batch_size``."""
+    """``--batch-size=8``, ``batch-size`` and ``batch_size`` are one key."""
     name = word.partition("=")[0].removeprefix("--").replace("-", "_")
     return name.removeprefix("no_") if word.startswith("--no-") else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.concluding import table_record
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Row, load_rows
@@ -31,6 +33,7 @@ def table(
             help="Only these, in this order; default: all that the rows hold.",
         ),
     ] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Make a table from rows.
 
@@ -42,6 +45,8 @@ def table(
         Folders of rows, or .jsonl files; what they hold is put together.
     form
         How to print it.
+    as_json
+        Print it as JSON.
     """
     views = {**VIEWS, **DOMAIN_VIEWS}
     if not name:
@@ -53,6 +58,9 @@ def table(
         raise ValueError("give the rows too: folders of rows, or .jsonl files.")
     mine = chosen([row for path in rows for row in load_rows(path)], methods)
     found = view.make(in_order(mine, methods_of(mine) if methods else view.methods))
+    if as_json:
+        print(json.dumps(table_record(found)))
+        return
     if form == "text":
         Console().print(found.to_rich())
         return

@@ -17,6 +17,7 @@ from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.opening import DIGIT_SETS, open_arrays
 from driftnorm.domains.training import DomainTraining, Outcome
 from driftnorm.method_spec import read_options
+from driftnorm.runs.config import keep_config
 from driftnorm.training import Hooks
 
 __all__ = ["train_domains"]
@@ -102,6 +103,7 @@ def train_domains(
     threads
         CPU threads; all cores by default.
     """
+    given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
     console, digits = Console(), data.split(":")[0] in DIGIT_SETS
@@ -134,6 +136,13 @@ def train_domains(
     target = "-".join(test_domain)
     label = f"{arrays.name}-{'swad-' if swad else ''}{algorithm}-{target}-t{trial_seed}"
     folder = out or Path("runs/domains") / label.replace(" ", "_")
+    resolved = {
+        name: getattr(plan, name)
+        for name in ("backbone", "batch_norm", "steps", "evaluate_every", "batch_size")
+    }
+    keep_config(
+        folder, "train domains", given | resolved | {"learning_rate": plan.lr, "out": folder}
+    )
     images = plan.batch_size * (len(arrays.domains) - len(test_domain))
     with TrainingBar(console, name, images) as watcher:
         watcher.tell(target)

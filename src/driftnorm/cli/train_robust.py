@@ -14,6 +14,7 @@ from driftnorm.cli.training_bar import TrainingBar
 from driftnorm.data.cifar import Split
 from driftnorm.data.image_set import ImageSet
 from driftnorm.data.opening import load_clean
+from driftnorm.runs.config import keep_config
 from driftnorm.training import (
     FULL,
     SHORT,
@@ -95,6 +96,7 @@ def train_robust(
     device
         Where to train, such as cuda.
     """
+    given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
     job = RobustTraining(
@@ -109,6 +111,10 @@ def train_robust(
     )
     folder = out or Path("runs/robust") / f"{recipe}-{model.replace(':', '-')}-s{seed}"
     training, test = _images(data, test_data)
+    resolved = {
+        name: getattr(job.optimization, name) for name in ("epochs", "learning_rate", "batch_size")
+    }
+    keep_config(folder, "train robust", given | resolved | {"minutes": job.minutes, "out": folder})
     console = Console()
     with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
         outcome = job.run(

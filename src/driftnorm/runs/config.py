@@ -20,6 +20,7 @@ __all__ = ["Config", "check_keys", "keep_config", "load_config"]
 
 _KEYS = ("driftnorm", "command", "arguments")
 _HEAD = "# `driftnorm run` repeats this command; arguments after the file win over those in it.\n"
+_TALK = ("quiet", "as_json")  # how a command talks is no part of what it does
 _NULL = "tag:yaml.org,2002:null"
 
 Value = str | list[str]
@@ -49,6 +50,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
         folder: Of the run; made if it is not there.
         command: Its words.
         arguments: Every argument by name, defaults included; ``None`` for what is left open.
+            ``quiet`` and ``as_json`` are not kept.
 
     Returns:
         The file.
@@ -56,7 +58,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
     content = {
         "driftnorm": __version__,
         "command": command,
-        "arguments": {name: _plain(value) for name, value in arguments.items()},
+        "arguments": {n: _plain(v) for n, v in arguments.items() if n not in _TALK},
     }
     text = _HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,80 @@
+"""Measure what small batches do to each kind of statistics: rows for docs/choosing.md.
+
+    python docs/tools/small_batches.py
+
+About three minutes of one core.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from concept_run import SEVERITY, shifted_batches
+from torch import nn
+
+from driftnorm.adapter import DriftnormWarning
+from driftnorm.data.digits import split_digits
+from driftnorm.demo.experiment import train
+from driftnorm.engine import RecipeAdapter
+from driftnorm.evaluate import evaluate
+from driftnorm.method_spec import parse_method
+from driftnorm.protocol import Protocol
+from driftnorm.records import Cell, Row, environment, save_rows
+
+OUT = Path(__file__).resolve().parent.parent / "rows" / "small-batches.jsonl"
+METHODS = ("source", "bn", "bn:running=True", "bn-prior", "tent", "gprebn", "gprebn:theta=0.5")
+BATCH_SIZES = (1, 2, 4, 8, 16, 64)
+CHOSEN_SHIFTS = ("noise", "blur", "fog")
+IMAGES, SEEDS = 300, 2
+
+
+def cells() -> list[Cell]:
+    """Every measurement; the source answers each image alone, so one batch size stands for all."""
+    return [
+        Cell("small-batches", "digit-cnn", shift, SEVERITY, method, _protocol(size, seed), seed)
+        for seed in range(SEEDS)
+        for shift in CHOSEN_SHIFTS
+        for method in METHODS
+        for size in (BATCH_SIZES if method != "source" else BATCH_SIZES[-1:])
+    ]
+
+
+def _protocol(batch_size: int, seed: int) -> Protocol:
+    return Protocol(
+        "digits",
+        count=IMAGES,
+        batch_size=batch_size,
+        severities=(SEVERITY,),
+        order="shuffled once",
+        seeds=(seed,),
+    )
+
+
+def measure() -> Iterator[Row]:
+    """The rows, one by one."""
+    networks = [train(split_digits(seed)[0], seed) for seed in range(SEEDS)]
+    where = environment()
+    for cell in cells():
+        yield Row(cell, _metrics(cell, networks[cell.seed]), where)
+
+
+def _metrics(cell: Cell, network: nn.Module) -> dict[str, object]:
+    stream = shifted_batches(cell.seed, cell.shift, cell.protocol.batch_size, IMAGES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DriftnormWarning)
+        return evaluate(RecipeAdapter(network, parse_method(cell.method).recipe()), stream)
+
+
+def main() -> None:
+    """Measure and keep."""
+    torch.set_num_threads(1)
+    rows = list(measure())
+    save_rows(rows, OUT)
+    print(f"{len(rows)} rows in {OUT}")
+
+
+if __name__ == "__main__":
+    main()
