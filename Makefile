@@ -47,7 +47,7 @@ lint: $(STAMPS)/dev ## Check style
 types: $(STAMPS)/dev ## Check types
 	@$(BIN)/mypy
 
-bench: $(STAMPS)/dev ## Measure speed and memory of every method (about 20 minutes of an idle machine)
+bench: $(STAMPS)/dev ## Measure speed and memory of every method (about 40 minutes of an idle machine)
 	@$(BIN)/python benchmarks/speed.py
 
 docs: $(STAMPS)/dev ## Build the documentation site into site/

@@ -50,6 +50,10 @@ HEAD = """# What adaptation costs
 Written by `python benchmarks/speed.py` from `rows/{rows}`. Every candidate has a process of its own
 and runs one batch in turn; ratios are medians of the ratios within a round, and peak memory is
 above what the loaded network takes.
+
+The networks have random weights. `pl` and `pl-c` learn from predictions above 0.9 only, of which
+these make none: their rows hold no backward pass. A step costs them what it costs `tent` (`pl`: and
+the gradients of all weights), or a linear layer's (`pl-c`).
 """
 
 
@@ -348,7 +352,13 @@ def page(rows: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument(
+        "--networks",
+        nargs="*",
+        default=list(SETTINGS),
+        choices=list(SETTINGS),
+        help="none at all: only write the page again",
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--candidates", nargs="+", default=candidates(), choices=candidates())
     parser.add_argument("--rows", type=Path, default=Path("docs/rows/speed.jsonl"))
