@@ -30,8 +30,8 @@ from driftnorm.tables import Column, Table
 
 DIGITS = (("noise", 1), ("noise", 2), ("impulse", 2), ("contrast", 1))
 CIFAR = (("gaussian_noise", 2), ("fog", 5), ("contrast", 4), ("jpeg_compression", 3))
-CIFAR_IMAGES = 2000
-BATCHES = {"digits": 32, "cifar-10-c": 100}
+CIFAR_IMAGES = 1000
+BATCHES = {"digits": 32, "cifar-10-c": 50}
 METHODS = (("bn", None), ("tent", 1e-3), ("tent", 0.3), ("gprebn", 1e-3), ("gprebn", 0.3))
 POLICIES = ("off", "reset", "freeze")
 
