@@ -13,7 +13,7 @@ import driftnorm
 from driftnorm.data.digits import Digits, split_digits
 from driftnorm.demo.experiment import normalized, train
 from driftnorm.demo.shifts import SHIFTS
-from driftnorm.guard import Guard, divergence, read_signals
+from driftnorm.guard import EMPTY, Guard, divergence, read_signals
 
 MARGIN = 0.05  # what the guard may cost against the source, as the docs say
 
@@ -107,6 +107,26 @@ def test_signals() -> None:
     one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     assert divergence(one, other) == pytest.approx(1)
     assert divergence(one, one) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "learns", "expected"),
+    [
+        ("warn", False, [0, 1, 2, 8, 16, 32, 64]),
+        ("warn", True, [0, 1, 2, 8, 16, 24, 32, 40, 48, 56, 64]),
+        ("freeze", False, [0, 1, 2, 8, 16, 24, 32, 40, 48, 56, 64]),
+        ("off", True, []),
+    ],
+)
+def test_audits_that_nothing_prompts_thin_out_where_they_only_warn(policy, learns, expected):
+    varied = read_signals(50 * torch.eye(4).repeat(2, 1))
+    guard = Guard(policy=policy)
+    asked = [
+        batch
+        for batch in range(70)
+        if guard.wants_audit(EMPTY._replace(batches=batch), varied, 0.0, learns)
+    ]
+    assert asked == expected
 
 
 def test_settings_are_checked() -> None:

@@ -248,7 +248,7 @@ class RecipeAdapter(Adapter):
             raise
 
     def _adapt(self, call: Call) -> Any:
-        self._reseed()
+        self._reseed(call.x.device)
         output, logits, loss = self._optimise(call)
         if self._learner is None or self.recipe.predict == "after":
             with torch.no_grad():
@@ -330,7 +330,7 @@ class RecipeAdapter(Adapter):
         return self.recipe.head.weights(state)
 
     def _settled_answer(self, call: Call) -> Any:
-        self._reseed()
+        self._reseed(call.x.device)
         output = self.converted.settled(call)
         return self._from_centroids(self._head) if self._head_answers else output
 
@@ -462,9 +462,14 @@ class RecipeAdapter(Adapter):
         with torch.random.fork_rng():
             yield
 
-    def _reseed(self) -> None:
+    def _reseed(self, device: torch.device) -> None:
         """With a seed, the random numbers of a batch depend on how many came before it only."""
-        if self.seed is not None:
+        if self.seed is None:
+            return
+        if device.type == "cpu":
+            # Where CUDA is not at work, `torch.manual_seed` notes the call stack for it, slowly.
+            torch.default_generator.manual_seed(self.seed + self.batches)
+        else:
             torch.manual_seed(self.seed + self.batches)
 
 

@@ -134,7 +134,8 @@ class Guard:
             at most so many batches.
         distance: Alarm when the trained parameters have moved by more than this share of their
             own length.
-        every: Batches between audits that nothing prompted.
+        every: Batches between audits that nothing prompted. Where these can only lead to a warning,
+            and there are no gradient steps whose harm builds up, the gaps double each time.
         images: At most so many images of a batch are shown to the source in an audit.
     """
 
@@ -154,11 +155,16 @@ class Guard:
         if self.every < 1 or self.images < 1:
             raise ValueError("`every` and `images` must be at least 1.")
 
-    def wants_audit(self, state: GuardState, signals: Signals, moved: float) -> bool:
-        """Whether the source should be asked about this batch."""
+    def wants_audit(
+        self, state: GuardState, signals: Signals, moved: float, learns: bool = True
+    ) -> bool:
+        """Whether the source should be asked about this batch; ``learns``: by gradient steps."""
         if self.policy == "off" or signals.too_few:
             return False
-        scheduled = state.batches < 3 or state.batches % self.every == 0
+        turn, between = divmod(state.batches, self.every)
+        steadily = learns or self.policy != "warn"
+        due = between == 0 and (steadily or turn & (turn - 1) == 0)  # else: 1, 2, 4, 8, ...
+        scheduled = state.batches < 3 or due
         narrow = min(signals.spread, state.source_spread) < self.spread
         # A source that has been narrow for long is not news: asking at every batch is a waste.
         news = state.audits < 2 * self.every or state.source_spread >= self.spread

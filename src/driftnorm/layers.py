@@ -22,6 +22,7 @@ GradientPath: TypeAlias = Literal["preserved", "detached"]
 Mode: TypeAlias = Literal["adapt", "settled", "source"]
 
 _STATISTICS_BUFFERS = ("source_mean", "source_var", "tracked_mean", "tracked_var")
+_TRACKED_BUFFERS = ("tracked_mean", "tracked_var", "tracked_batches")
 
 
 class AdaptiveBatchNorm(nn.Module):
@@ -99,7 +100,8 @@ class AdaptiveBatchNorm(nn.Module):
 
     @tracked.setter
     def tracked(self, state: Tracked) -> None:
-        self.tracked_mean, self.tracked_var, self.tracked_batches = state
+        # At every batch and layer: nn.Module's way of setting a buffer costs as much as a kernel.
+        self._buffers.update(zip(_TRACKED_BUFFERS, state, strict=True))
 
     @property
     def pending(self) -> Tracked | None:

@@ -85,7 +85,8 @@ class Watch:
         Returns:
             What the adapter must act on.
         """
-        if not self._guards or not self.guard.wants_audit(self.state, signals, moved):
+        learns = self._recipe.needs_backward
+        if not self._guards or not self.guard.wants_audit(self.state, signals, moved, learns):
             return Verdict("fine")
         answer = ask_source(self.guard.images)
         source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
