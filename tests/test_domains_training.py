@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
+from tinted import SIDE, make_domains, plan
 
 import driftnorm
 from driftnorm.domains.algorithms import ALGORITHMS, find_algorithm
@@ -27,7 +27,7 @@ from driftnorm.domains.selection import (
     training_validation,
 )
 from driftnorm.domains.study import DomainStudy, open_trained
-from driftnorm.domains.training import BEST, LAST, SWAD_FILE, DomainTraining
+from driftnorm.domains.training import BEST, LAST, SWAD_FILE
 from driftnorm.domains.views import domains_ablation_table, domains_table
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
@@ -36,43 +36,16 @@ from driftnorm.records import Cell, Failure, Row, RowStore
 from driftnorm.robustness.comparing import MixedRowsError
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
-SIDE = 12
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three domains (tints) of two classes (stripes across or along), 15 pictures each."""
-    root = tmp_path_factory.mktemp("stripes")
-    rng = np.random.default_rng(0)
-    for tint, domain in enumerate(("blue", "green", "red")):
-        for kind, label in enumerate(("across", "along")):
-            place = root / domain / label
-            place.mkdir(parents=True)
-            for number in range(15):
-                pixels = rng.integers(0, 60, (SIDE, SIDE, 3))
-                stripes = np.arange(SIDE) // 2 % 2 * 150
-                pixels[..., tint] += stripes[:, None] if kind else stripes[None, :]
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
-    return root
+    return make_domains(tmp_path_factory.mktemp("stripes"))
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("cache"))
-
-
-def plan(**changes: object) -> DomainTraining:
-    small = DomainTraining(
-        "erm",
-        ("red",),
-        backbone="mnist-bn",
-        batch_norm="trained",
-        steps=6,
-        batch_size=4,
-        lr=1e-3,
-        evaluate_every=3,
-    )
-    return replace(small, **changes)  # type: ignore[arg-type]
 
 
 def same_weights(one: Path, other: Path) -> bool:

@@ -86,6 +86,11 @@ class RowStore:
         """Whether the cell is done."""
         return self._path(cell).exists()
 
+    def get(self, cell: Cell) -> Row | None:
+        """The cell's row, or None if it is not done."""
+        path = self._path(cell)
+        return Row.from_json(path.read_text()) if path.exists() else None
+
     def write(self, row: Row) -> None:
         """Add a row; a half-written one is never seen under its name."""
         self.folder.mkdir(parents=True, exist_ok=True)

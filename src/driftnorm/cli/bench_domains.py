@@ -14,13 +14,14 @@ from driftnorm.cli.bench_robustness import Many, Methods
 from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
 from driftnorm.data.processes import available_cores
 from driftnorm.domains.grids import GridSize
-from driftnorm.domains.study import DomainStudy, open_trained
+from driftnorm.domains.study import DomainStudy, Targets, open_trained
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.engine import RecipeAdapter
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
 from driftnorm.protocol import together
 from driftnorm.records import Cell, Failure, RowStore, load_rows
+from driftnorm.robustness.comparing import in_order
 from driftnorm.robustness.views import find_view
 from driftnorm.runs.config import keep_config
 
@@ -37,6 +38,7 @@ def bench_domains(
     batch_size: int = 32,
     seeds: Annotated[list[int] | None, Many] = None,
     limit: int | None = None,
+    targets: Targets = "all",
     dry_run: bool = False,
     workers: int | None = None,
     cache: str | None = None,
@@ -64,6 +66,9 @@ def bench_domains(
         Of the streams' order; default 0.
     limit
         At most so many images of each validation split.
+    targets
+        Which settings meet the target: all, or selected (only those that a table shows: the
+        tables are the same, and most of the time is saved).
     dry_run
         Print the cells and an estimate of the hours, and stop.
     workers
@@ -84,24 +89,27 @@ def bench_domains(
         seeds=tuple(seeds or (0,)),
         limit=limit,
         cache=cache,
+        targets=targets,
     )
     console, store = open_console(quiet, as_json), RowStore(out)
     cells = study.cells()
-    missing = [cell for cell in cells if not store.has(cell)]
+    missing, done = study.missing(store), sum(store.has(cell) for cell in cells)
+    at_most = "" if study.is_exact(store) else "at most "
     console.print(
-        f"{len(cells)} cells, {len(cells) - len(missing)} done already. "
+        f"{at_most}{done + len(missing)} cells, {done} done already. "
         f"{together(cell.protocol for cell in cells).text()}",
         markup=False,
     )
     workers = workers or available_cores()
     if dry_run:
-        _estimate(console, study, missing, workers)
+        _estimate(console, study, missing, at_most, workers)
         return
     resolved = {"methods": study.methods, "seeds": study.seeds}
     keep_config(out, "bench domains", given | resolved)
-    failures = _run(console, study, store, len(cells), len(missing), workers)
+    failures = _run(console, study, store, done, len(missing), workers)
     wanted = {cell.key for cell in cells}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
+    rows = in_order(rows, [str(parse_method(word)) for word in study.methods])
     conclude(console, view.make, rows, out, failures, as_json)
 
 
@@ -115,12 +123,12 @@ def _files(given: Path) -> list[Path]:
 
 
 def _run(
-    console: Console, study: DomainStudy, store: RowStore, total: int, missing: int, workers: int
+    console: Console, study: DomainStudy, store: RowStore, done: int, missing: int, workers: int
 ) -> int:
     failures = 0
     columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=total, completed=total - missing)
+        task = progress.add_task("starting", total=done + missing, completed=done)
         for result in study.run(store, LAUNCHERS["processes"], workers):
             text = f"{result.cell.shift} {result.cell.method}"
             progress.update(task, advance=1, description=text)
@@ -130,7 +138,9 @@ def _run(
     return failures
 
 
-def _estimate(console: Console, study: DomainStudy, cells: list[Cell], workers: int) -> None:
+def _estimate(
+    console: Console, study: DomainStudy, cells: list[Cell], at_most: str, workers: int
+) -> None:
     """Time one batch with and one without a gradient step, on one thread, and multiply."""
     if not cells:
         console.print("Nothing is left to do.")
@@ -155,9 +165,10 @@ def _estimate(console: Console, study: DomainStudy, cells: list[Cell], workers: 
         seconds += each * cell.protocol.count
     images = sum(cell.protocol.count for cell in cells)
     console.print(
-        f"{len(cells)} cells to run, {images:,} images; about {seconds / workers / 3600:.1f} hours "
-        f"with {workers} processes ({1000 * cost['source']:.0f} ms an image forward, "
-        f"{1000 * cost['tent']:.0f} with a step, on one thread)."
+        f"{at_most}{len(cells)} cells to run, {images:,} images; {at_most}about "
+        f"{seconds / workers / 3600:.1f} hours with {workers} processes "
+        f"({1000 * cost['source']:.0f} ms an image forward, {1000 * cost['tent']:.0f} with a "
+        "step, on one thread)."
     )
     for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]

@@ -9,9 +9,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from driftnorm.records import Row
+from driftnorm.domains.grids import ABLATIONS, Settings
+from driftnorm.records import Cell, Row
 
-__all__ = ["Choice", "leave_one_out", "oracle", "select_setting", "training_validation"]
+__all__ = [
+    "Choice",
+    "agrees",
+    "leave_one_out",
+    "most_settings",
+    "oracle",
+    "select_setting",
+    "shown_cells",
+    "training_validation",
+]
 
 History = Sequence[Mapping[str, float]]
 
@@ -82,17 +92,69 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
     """T3A's choice: rows of one network and method in, those of the best setting out.
 
     The best setting has the highest mean accuracy, after adaptation, over the held-out splits of
-    the training domains; the first one on ties. What it does on the target is never looked at.
+    the training domains; on ties the one with the smaller values. What it does on the target is
+    never looked at, and neither is the order of the rows.
     """
-    settings = list(dict.fromkeys(row.cell.options for row in rows))
+    settings = sorted({row.cell.options for row in rows}, key=_size)
 
-    def validation(options: object) -> float:
+    def validation(options: Settings) -> float:
         errors = [
             row.metrics["error"]
             for row in rows
             if row.cell.options == options and row.cell.shift.endswith("/out")
         ]
-        return -sum(errors) / len(errors) if errors else -math.inf
+        # A plain sum would depend on the order, and so would who wins a tie.
+        return -math.fsum(errors) / len(errors) if errors else -math.inf
 
     chosen = max(settings, key=validation)
     return [row for row in rows if row.cell.options == chosen]
+
+
+def _size(settings: Settings) -> tuple[float, ...]:
+    return tuple(math.inf if value < 0 else value for _, value in settings)  # -1 supports: all
+
+
+def agrees(settings: Settings, with_tents: Settings) -> bool:
+    """Whether a setting is Tent's, as far as Tent has it, and adapts to the target alone."""
+    own, chosen = dict(settings), dict(with_tents)
+    return all(chosen[name] == own[name] for name in chosen.keys() & own.keys()) and (
+        own.get("theta", 1.0) == 1.0
+    )
+
+
+def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
+    """Of one network's cells on its target, those that a table shows.
+
+    Args:
+        cells: Of all methods and settings.
+        validation: The same network's rows on the held-out splits of its training domains.
+
+    Returns:
+        The cells of the setting selected for their method, and, of the ablations' methods, those
+        that agree with the setting selected for Tent.
+    """
+    chosen = {
+        method: select_setting([r for r in validation if r.cell.method == method])[0].cell.options
+        for method in dict.fromkeys(row.cell.method for row in validation)
+    }
+    tents = chosen.get("tent")
+    return [
+        cell
+        for cell in cells
+        if cell.options == chosen.get(cell.method)
+        or (tents is not None and cell.method in ABLATIONS and agrees(cell.options, tents))
+    ]
+
+
+def most_settings(method: str, settings: Sequence[Settings], tents: Sequence[Settings]) -> int:
+    """How many settings of a method `shown_cells` can pick at most.
+
+    Args:
+        method: Its word.
+        settings: All that are tried.
+        tents: All that are tried of Tent; empty if it is not measured.
+    """
+    if method == "tent" or method not in ABLATIONS:
+        return 1
+    shared = max((sum(agrees(own, each) for own in settings) for each in tents), default=0)
+    return min(len(settings), 1 + shared)

@@ -2,16 +2,19 @@
 
 For every network, method and setting of its hyper-parameters, the adapter meets the held-out split
 of each training domain (validation) and the 80 % split of the target (the result), each from the
-start. Nothing is chosen here: rows hold all settings, and `selection` chooses by validation.
+start. `selection` chooses settings by validation. On the target, all of them are measured, or only
+those that a table will show, which costs a fraction and changes no number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import filterfalse
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from torch import nn
@@ -19,6 +22,7 @@ from torch import nn
 from driftnorm.domains.arrays import DomainArrays, evaluation_batches
 from driftnorm.domains.grids import GridSize, Settings, settings_of
 from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.selection import most_settings, shown_cells
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
 from driftnorm.launch import Launcher, serial
@@ -28,9 +32,10 @@ from driftnorm.protocol import Protocol
 from driftnorm.records import Cell, Failure, Row, RowStore, environment
 from driftnorm.shifts._common import Integers
 
-__all__ = ["DomainStudy", "TrainedNetwork", "open_trained"]
+__all__ = ["DomainStudy", "Targets", "TrainedNetwork", "open_trained"]
 
-Part = Literal["in", "out"]
+Part: TypeAlias = Literal["in", "out"]
+Targets: TypeAlias = Literal["all", "selected"]
 
 
 class TrainedNetwork(NamedTuple):
@@ -109,6 +114,8 @@ class DomainStudy:
         seeds: Of the streams' order.
         limit: At most so many images of each validation split; the target's is always whole.
         cache: Folder of decoded images.
+        targets: Which settings meet the target: all, or those that a table shows; these are known
+            once validation is measured.
     """
 
     data: str
@@ -119,10 +126,61 @@ class DomainStudy:
     seeds: tuple[int, ...] = (0,)
     limit: int | None = None
     cache: str | None = None
+    targets: Targets = "all"
+
+    def __post_init__(self) -> None:
+        if self.targets not in get_args(Targets):
+            raise ValueError(f"`targets` must be one of {get_args(Targets)}, got {self.targets!r}.")
 
     def cells(self) -> list[Cell]:
-        """Every measurement, those of one network and stream next to each other."""
-        return [cell for path in self.models for cell in self._cells_of(open_trained(path))]
+        """Every measurement that may be made, those of one network and stream together."""
+        return [cell for _, cell in self._each(lambda cells: cells)]
+
+    def missing(self, store: RowStore) -> list[Cell]:
+        """What a run would measure; unless `is_exact`, at most so much, the slowest settings."""
+        left = [cell for phase in self._phases(store) for _, cell in phase if not store.has(cell)]
+        if self.is_exact(store):
+            return left
+        most = (cell for _, cell in self._each(lambda cells: self._most(cells, store)))
+        return [*filter(_is_validation, left), *most]
+
+    def is_exact(self, store: RowStore) -> bool:
+        """Whether it is known what meets the target; if not all does, validation decides."""
+        return self.targets == "all" or all(
+            store.has(cell) for cell in self.cells() if _is_validation(cell)
+        )
+
+    def _phases(self, store: RowStore) -> Iterator[Iterator[tuple[str, Cell]]]:
+        """Measurements with the files of their networks; a phase needs the rows of the last."""
+        if self.targets == "all":
+            yield self._each(lambda cells: cells)
+            return
+        yield self._each(lambda cells: [*filter(_is_validation, cells)])
+        yield self._each(lambda cells: self._shown(cells, store))
+
+    def _each(self, some: Callable[[list[Cell]], list[Cell]]) -> Iterator[tuple[str, Cell]]:
+        for path in self.models:
+            for cell in some(self._cells_of(open_trained(path))):
+                yield path, cell
+
+    def _shown(self, cells: list[Cell], store: RowStore) -> list[Cell]:
+        rows = [row for cell in filter(_is_validation, cells) if (row := store.get(cell))]
+        return shown_cells([*filterfalse(_is_validation, cells)], rows)
+
+    def _most(self, cells: list[Cell], store: RowStore) -> list[Cell]:
+        """Of the target's cells that are not done, as many as can be shown, the slowest."""
+        known = {str(parse_method(word)): settings_of(word, self.grid) for word in self.methods}
+        places: dict[tuple[str, str, int], list[Cell]] = defaultdict(list)
+        for cell in filterfalse(_is_validation, cells):
+            if not store.has(cell):
+                places[cell.method, cell.shift, cell.seed].append(cell)
+        return [
+            cell
+            for (method, _, _), own in places.items()
+            for cell in sorted(own, key=lambda cell: -cell.protocol.steps)[
+                : most_settings(method, known[method], known.get("tent", ()))
+            ]
+        ]
 
     def _cells_of(self, trained: TrainedNetwork) -> list[Cell]:
         arrays = self.arrays(trained)
@@ -178,14 +236,14 @@ class DomainStudy:
         self, store: RowStore, launcher: Launcher = serial, workers: int = 1
     ) -> Iterator[Row | Failure]:
         """Measure what the store does not have; yields a row or a failure for each cell."""
-        tasks = (
-            Task(self, store.folder, path, cell)
-            for path in self.models
-            for cell in self._cells_of(open_trained(path))
-            if not store.has(cell)
-        )
-        for _, result in launcher(measure, tasks, workers):
-            yield result
+        for phase in self._phases(store):
+            tasks = (Task(self, store.folder, *each) for each in phase if not store.has(each[1]))
+            for _, result in launcher(measure, tasks, workers):
+                yield result
+
+
+def _is_validation(cell: Cell) -> bool:
+    return cell.shift.endswith("/out")
 
 
 def _streams(trained: TrainedNetwork) -> list[tuple[str, Part]]:
