@@ -180,6 +180,18 @@ def test_a_folder_with_odd_names_links_and_hidden_files(tmp_path: Path) -> None:
     assert open_inputs(root).survey() == Survey(len(found), 1)
 
 
+def test_a_link_to_itself_is_one_unreadable_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(pictures(1)[0]))
+    os.symlink("self.png", tmp_path / "self.png")
+    os.symlink("pair-2", tmp_path / "pair-1")
+    os.symlink("pair-1", tmp_path / "pair-2")
+    whole, looped = items(tmp_path)
+    assert (whole.name, whole.error) == ("a.png", "")
+    assert looped.name == "self.png"
+    assert "symbolic link" in looped.error
+    assert open_inputs(tmp_path).survey() == Survey(2, 2)
+
+
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may list any folder"
 )

@@ -61,7 +61,7 @@ def _files_below(
             return
         with os.scandir(folder) as entries:
             # A folder's files compare with its neighbours as whole paths do.
-            names = sorted(e.name + "/" * e.is_dir() for e in entries if e.name[0] != ".")
+            names = sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
     except OSError as error:
         yield prefix, Unreadable(f"the folder cannot be listed: {error.strerror}"), True
         return
@@ -70,6 +70,14 @@ def _files_below(
             yield from _files_below(folder / name, prefix + name, around | {here})
         else:
             yield prefix + name, folder / name, is_picture_name(name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder; a link to itself is not, and fails when it is opened."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 class Listing(Inputs):
