@@ -15,6 +15,7 @@ from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
 from driftnorm.data.processes import available_cores
 from driftnorm.domains.grids import GridSize
 from driftnorm.domains.study import DomainStudy, Targets, open_trained
+from driftnorm.domains.training import BEST, SWAD_FILE
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.engine import RecipeAdapter
 from driftnorm.launch import LAUNCHERS
@@ -56,8 +57,8 @@ def bench_domains(
         Files that `driftnorm train domains` wrote (best.safetensors, swad.safetensors), or folders
         with such files.
     table
-        Which table to print at the end, and so which methods by default: domains or
-        domains-ablation.
+        Which table to print at the end, and so which methods by default: domains,
+        domains-ablation or domains-fine-tuned.
     grid
         full (T3A's values and theta), short, or single (no selection).
     batch_size
@@ -116,10 +117,11 @@ def bench_domains(
 def _files(given: Path) -> list[Path]:
     if given.is_file():
         return [given]
-    found = sorted(given.rglob("swad.safetensors")) or sorted(given.rglob("best.safetensors"))
-    if not found:
-        raise FileNotFoundError(f"{given} holds no best.safetensors; train first.")
-    return found
+    best = sorted(given.rglob(BEST))
+    if not best:
+        raise FileNotFoundError(f"{given} holds no {BEST}; train first.")
+    # Beside the average of a run with SWAD, its best weights are only a by-product.
+    return [swad if (swad := path.with_name(SWAD_FILE)).exists() else path for path in best]
 
 
 def _run(

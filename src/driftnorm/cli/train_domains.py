@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from cyclopts import Parameter
@@ -11,11 +11,10 @@ from rich.console import Console
 
 from driftnorm.cli.progress import Bar
 from driftnorm.cli.training_bar import TrainingBar
-from driftnorm.domains.algorithms import find_algorithm
-from driftnorm.domains.hparams import random_hparams
 from driftnorm.domains.network import BatchNormMode
-from driftnorm.domains.opening import DIGIT_SETS, open_arrays
-from driftnorm.domains.training import DomainTraining, Outcome
+from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.plans import PlanOptions
+from driftnorm.domains.training import DomainTraining, Features, Outcome
 from driftnorm.method_spec import read_options
 from driftnorm.runs.config import keep_config
 from driftnorm.training import Hooks
@@ -23,7 +22,6 @@ from driftnorm.training import Hooks
 __all__ = ["train_domains"]
 
 Many = Parameter(consume_multiple=True, negative="")
-LARGE, DIGITS = (5001, 300), (5001, 100)  # DomainBed's steps, and steps between evaluations
 
 
 def train_domains(
@@ -34,6 +32,7 @@ def train_domains(
     backbone: str | None = None,
     weights: str | None = None,
     batch_norm: BatchNormMode | None = None,
+    features: Features = "trained",
     swad: bool = False,
     size: int = 224,
     steps: int | None = None,
@@ -70,6 +69,8 @@ def train_domains(
     batch_norm
         frozen (statistics fixed, affine parameters trained: the published setting), trained or
         fused; default: frozen, for digits trained.
+    features
+        trained, or fixed: only the classifier is trained, all else stays pre-trained.
     swad
         Average weights along the valley of the validation loss, around any algorithm.
     size
@@ -77,7 +78,7 @@ def train_domains(
     steps
         Default: 5001.
     evaluate_every
-        Steps between evaluations; default: 300, for digits 100.
+        Steps between evaluations; default: 300, for digits and SWAD 100.
     batch_size
         Images a domain and step; default: that of the hyper-parameters.
     learning_rate
@@ -106,35 +107,34 @@ def train_domains(
     given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
-    console, digits = Console(), data.split(":")[0] in DIGIT_SETS
-    wraps = swad or algorithm.lower() == "swad"
-    name = "erm" if algorithm.lower() == "swad" else algorithm.lower()
-    find_algorithm(name)
-    with Bar(console) as bar:
-        arrays = open_arrays(data, size, cache, bar)
-    values = _hyper_parameters(name, digits, hparams_seed, trial_seed, settings)
-    every = evaluate_every or (100 if wraps and not digits else (DIGITS if digits else LARGE)[1])
-    plan = DomainTraining(
-        algorithm=name,
-        test_domains=tuple(test_domain),
-        backbone=backbone or ("mnist-gn" if digits else "resnet50"),
+    options = PlanOptions(
+        data=data,
+        backbone=backbone,
         weights=weights,
-        batch_norm=batch_norm or ("trained" if digits else "frozen"),
-        steps=steps or LARGE[0],
-        batch_size=batch_size or int(values.pop("batch_size")),
-        lr=learning_rate or float(values.pop("lr")),
-        weight_decay=float(values.pop("weight_decay")),
-        dropout=float(values.pop("dropout")),
-        options=tuple(sorted((k, v) for k, v in values.items() if k not in ("batch_size", "lr"))),
-        swad=wraps,
-        trial_seed=trial_seed,
-        seed=seed,
-        evaluate_every=every,
+        batch_norm=batch_norm,
+        steps=steps,
+        evaluate_every=evaluate_every,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
         every_split=every_split,
         augmented_validation=augmented_validation,
+        features=features,
     )
+    plan = options.plan(
+        algorithm,
+        test_domain,
+        swad=swad,
+        settings=read_options(settings),
+        hparams_seed=hparams_seed,
+        trial_seed=trial_seed,
+        seed=seed,
+    )
+    console = Console()
+    with Bar(console) as bar:
+        arrays = open_arrays(data, size, cache, bar)
     target = "-".join(test_domain)
-    label = f"{arrays.name}-{'swad-' if swad else ''}{algorithm}-{target}-t{trial_seed}"
+    kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if features == 'fixed' else ''}"
+    label = f"{arrays.name}-{kind}-{target}-t{trial_seed}"
     folder = out or Path("runs/domains") / label.replace(" ", "_")
     resolved = {
         name: getattr(plan, name)
@@ -144,7 +144,7 @@ def train_domains(
         folder, "train domains", given | resolved | {"learning_rate": plan.lr, "out": folder}
     )
     images = plan.batch_size * (len(arrays.domains) - len(test_domain))
-    with TrainingBar(console, name, images) as watcher:
+    with TrainingBar(console, plan.algorithm, images) as watcher:
         watcher.tell(target)
         outcome = plan.run(
             arrays,
@@ -153,13 +153,6 @@ def train_domains(
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
         )
     _report(console, plan, outcome)
-
-
-def _hyper_parameters(
-    algorithm: str, digits: bool, hparams_seed: int, trial_seed: int, settings: tuple[str, ...]
-) -> dict[str, Any]:
-    drawn: dict[str, Any] = random_hparams(algorithm, digits, hparams_seed, trial_seed)
-    return {**drawn, **dict(read_options(settings))}
 
 
 def _report(console: Console, plan: DomainTraining, outcome: Outcome) -> None:

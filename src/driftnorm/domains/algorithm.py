@@ -67,6 +67,8 @@ class Algorithm(nn.Module, ABC):
     """
 
     name: ClassVar[str]
+    trains_features: ClassVar[str | None] = None
+    """Why the algorithm means nothing on fixed features; None if it does mean something."""
 
     def __init__(
         self, network: DomainNetwork, domains: int, *, lr: float = 5e-5, weight_decay: float = 0.0
@@ -79,12 +81,13 @@ class Algorithm(nn.Module, ABC):
         self.lr, self.weight_decay = lr, weight_decay
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """By name; called once, after construction. One Adam over all parameters by default."""
+        """By name; called once, after construction. One Adam over all that is trained."""
         return {"adam": self.adam(*self.parameters())}
 
     def adam(self, *parameters: nn.Parameter) -> torch.optim.Optimizer:
-        """Adam with the algorithm's rate and weight decay."""
-        return torch.optim.Adam(parameters, lr=self.lr, weight_decay=self.weight_decay)
+        """Adam with the algorithm's rate and weight decay, for those that are not fixed."""
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        return torch.optim.Adam(trained, lr=self.lr, weight_decay=self.weight_decay)
 
     @abstractmethod
     def step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:

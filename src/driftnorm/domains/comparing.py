@@ -20,6 +20,7 @@ from driftnorm.records import Row
 from driftnorm.robustness.comparing import MixedRowsError, check_protocol
 
 __all__ = [
+    "FIXED_FEATURES",
     "at_selected",
     "at_tents",
     "average",
@@ -32,6 +33,9 @@ __all__ = [
     "targets_of",
     "trained_by",
 ]
+
+FIXED_FEATURES = ", fixed features"
+"""How the algorithm of a network ends whose classifier alone was trained."""
 
 _MODEL = re.compile(r"(?P<algorithm>.+) -> (?P<target>.+), trial (?P<trial>\d+)@(?P<weights>\w+)")
 

@@ -6,6 +6,9 @@ Three modes of batch norm (see the reference of each experiment which one it use
   parameters are trained. This paper's and DomainBed's published setting.
 * ``"trained"``: ordinary training-mode layers.
 * ``"fused"``: folded into the convolutions before them. T3A's setting; nothing is left to adapt.
+
+Fixed features stay as the pre-training left them, whatever the mode, and only the classifier is
+trained. This is the paper's "pre-trained" network, in contrast to a fine-tuned one.
 """
 
 from __future__ import annotations
@@ -32,10 +35,16 @@ class DomainNetwork(nn.Module):
             builds it; taken apart, not copied (but for ``"fused"``).
         batch_norm: How batch-norm layers are trained.
         dropout: On the features, while training.
+        fixed: Train the classifier only.
     """
 
     def __init__(
-        self, model: nn.Module, batch_norm: BatchNormMode = "frozen", dropout: float = 0.0
+        self,
+        model: nn.Module,
+        batch_norm: BatchNormMode = "frozen",
+        dropout: float = 0.0,
+        *,
+        fixed: bool = False,
     ) -> None:
         super().__init__()
         if batch_norm not in get_args(BatchNormMode):
@@ -51,8 +60,8 @@ class DomainNetwork(nn.Module):
             raise ValueError("`model` must end in a linear classifier, but it has no linear layer.")
         self.head_name, classifier = head
         model.set_submodule(self.head_name, nn.Identity())
-        self.batch_norm = batch_norm
-        self.featurizer = model
+        self.batch_norm, self.fixed = batch_norm, fixed
+        self.featurizer = model.requires_grad_(not fixed)
         self.dropout = nn.Dropout(dropout)
         self.classifier = classifier
         self.train(self.training)
@@ -78,9 +87,11 @@ class DomainNetwork(nn.Module):
         return logits
 
     def train(self, mode: bool = True) -> DomainNetwork:
-        """As usual, but frozen statistics stay as they are."""
+        """As usual, but frozen statistics and fixed features stay as they are."""
         super().train(mode)
-        if self.batch_norm == "frozen":
+        if self.fixed:
+            self.featurizer.eval()
+        elif self.batch_norm == "frozen":
             for module in self.featurizer.modules():
                 if isinstance(module, _BatchNorm):
                     module.eval()
@@ -90,4 +101,4 @@ class DomainNetwork(nn.Module):
         """A copy of the model as it was before it was taken apart, with the trained weights."""
         model = copy.deepcopy(self.featurizer)
         model.set_submodule(self.head_name, copy.deepcopy(self.classifier))
-        return model.eval()
+        return model.requires_grad_(True).eval()

@@ -20,9 +20,11 @@ import numpy as np
 from torch import nn
 
 from driftnorm.domains.arrays import DomainArrays, evaluation_batches
+from driftnorm.domains.comparing import FIXED_FEATURES
 from driftnorm.domains.grids import GridSize, Settings, settings_of
 from driftnorm.domains.opening import open_arrays
 from driftnorm.domains.selection import most_settings, shown_cells
+from driftnorm.domains.training import SWAD_FILE, Features
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
 from driftnorm.launch import Launcher, serial
@@ -53,6 +55,7 @@ class TrainedNetwork(NamedTuple):
         weight_decay: It was trained with.
         trial_seed: Of the splits.
         digest: First letters of the weights' hash.
+        features: Whether they were trained, or only the classifier.
     """
 
     path: str
@@ -66,13 +69,15 @@ class TrainedNetwork(NamedTuple):
     weight_decay: float
     trial_seed: int
     digest: str
+    features: Features = "trained"
 
     @property
     def label(self) -> str:
         """For rows: algorithm, target, trial, weights."""
-        swad = "swad " if Path(self.path).name.startswith("swad") else ""
+        swad = "swad " if Path(self.path).name.startswith(Path(SWAD_FILE).stem) else ""
+        fixed = FIXED_FEATURES if self.features == "fixed" else ""
         target = " ".join(self.test_domains)
-        return f"{swad}{self.algorithm} -> {target}, trial {self.trial_seed}@{self.digest}"
+        return f"{swad}{self.algorithm}{fixed} -> {target}, trial {self.trial_seed}@{self.digest}"
 
 
 @lru_cache(maxsize=8)
@@ -98,6 +103,7 @@ def open_trained(path: str) -> TrainedNetwork:
         training["weight_decay"],
         training["trial_seed"],
         checkpoint.weights_hash[:8],
+        training.get("features", "trained"),
     )
 
 

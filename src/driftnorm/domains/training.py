@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
@@ -33,8 +33,9 @@ from driftnorm.training.batches import random_numbers
 from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 
-__all__ = ["BEST", "LAST", "SWAD_FILE", "DomainTraining", "Outcome"]
+__all__ = ["BEST", "LAST", "SWAD_FILE", "DomainTraining", "Features", "Outcome"]
 
+Features: TypeAlias = Literal["trained", "fixed"]
 BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
 _STATISTICS_BATCHES = 500  # as SWAD's authors do
 _HISTORY, _RESUME = "history.json", "resume.pt"
@@ -80,6 +81,8 @@ class DomainTraining:
         every_split: Evaluate every split of every domain as DomainBed does, not just those that
             selection needs: the held-out splits of all domains.
         augmented_validation: Augment the held-out images of training domains, as DomainBed does.
+        features: Whether they are trained, or stay as the pre-training left them and only the
+            classifier is trained (the paper's "pre-trained" setting; its statistics are fixed too).
     """
 
     algorithm: str
@@ -100,6 +103,19 @@ class DomainTraining:
     evaluate_every: int = 300
     every_split: bool = False
     augmented_validation: bool = False
+    features: Features = "trained"
+
+    def __post_init__(self) -> None:
+        if self.features not in get_args(Features):
+            raise ValueError(
+                f"`features` must be one of {get_args(Features)}, got {self.features!r}."
+            )
+        why = find_algorithm(self.algorithm).trains_features
+        if self.features == "fixed" and why is not None:
+            raise ValueError(
+                f"{self.algorithm} cannot be trained on fixed features: {why}. Train them, or "
+                "choose an algorithm such as erm, groupdro, mixup, irm, mtl, rsc or mixstyle."
+            )
 
     def run(
         self,
@@ -121,6 +137,8 @@ class DomainTraining:
     def identity(self, arrays: DomainArrays) -> dict[str, Any]:
         """What makes the run this run; where data and weights lie is not part of it."""
         own = {**asdict(self), "weights": Path(self.weights).name if self.weights else None}
+        if self.features == "trained":  # runs that are older than this setting go on
+            del own["features"]
         return {**own, "data": arrays.name, "content": arrays.content}
 
 
@@ -215,7 +233,7 @@ class _Run:
     def _averaged(self, algorithm: SWAD) -> nn.Module:
         """SWAD's network; averaged weights need statistics of their own if BN was trained."""
         model = algorithm.deployed()
-        if self.plan.batch_norm == "trained":
+        if self.plan.batch_norm == "trained" and self.plan.features == "trained":
             source, batches = self._source(), min(self.plan.steps, _STATISTICS_BATCHES)
             with torch.no_grad():
                 reestimate_statistics(
@@ -231,7 +249,8 @@ class _Run:
             model = backbone(
                 plan.backbone, plan.weights, len(self.arrays.classes), channels, plan.side or side
             )
-            network = DomainNetwork(model, plan.batch_norm, plan.dropout)
+            fixed = plan.features == "fixed"
+            network = DomainNetwork(model, plan.batch_norm, plan.dropout, fixed=fixed)
             kind, options = find_algorithm(plan.algorithm), dict(plan.options)
             if "group_size" in inspect.signature(kind).parameters:  # one domain's minibatch
                 options = {"group_size": plan.batch_size, **options}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftnorm.domains.comparing import (
+    FIXED_FEATURES,
     at_selected,
     at_tents,
     average,
@@ -19,6 +20,8 @@ from driftnorm.domains.comparing import (
     targets_of,
     trained_by,
 )
+from driftnorm.domains.fine_tuned import METHODS as FINE_TUNED
+from driftnorm.domains.fine_tuned import domains_fine_tuned_table
 from driftnorm.domains.grids import ABLATIONS, MAIN
 from driftnorm.domains.paper import ABLATION, ADAPTED, SETS, TRAINERS
 from driftnorm.records import Row
@@ -75,7 +78,7 @@ def domains_ablation_table(rows: Sequence[Row]) -> Table:
 
 
 def _paper(data: str, algorithm: str, method: str) -> float | None:
-    if data not in SETS:
+    if data not in SETS or algorithm.endswith(FIXED_FEATURES):
         return None
     own = "swad" if algorithm.startswith("swad") else algorithm
     found = ADAPTED.get((own, method))
@@ -88,5 +91,10 @@ DOMAIN_VIEWS = {
     "domains": View(domains_table, MAIN, "accuracy on unseen domains, beside the paper's"),
     "domains-ablation": View(
         domains_ablation_table, ABLATIONS, "the two ablations on PACS, at Tent's setting"
+    ),
+    "domains-fine-tuned": View(
+        domains_fine_tuned_table,
+        FINE_TUNED,
+        "fine-tuned networks against those whose classifier alone was trained",
     ),
 }

@@ -52,6 +52,7 @@ class ARM(Algorithm):
     """
 
     name = "arm"
+    trains_features = "its context is a new input of the features"
 
     def __init__(
         self,

@@ -34,6 +34,8 @@ class FeatureMatching(Algorithm):
         weight_decay: Adam's L2.
     """
 
+    trains_features = "its penalty acts on the features alone"
+
     def __init__(
         self,
         network: DomainNetwork,

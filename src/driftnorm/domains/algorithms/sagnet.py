@@ -62,6 +62,7 @@ class SagNet(Algorithm):
     """
 
     name = "sagnet"
+    trains_features = "its adversary changes the features alone"
 
     def __init__(
         self,

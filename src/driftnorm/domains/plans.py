@@ -1,0 +1,105 @@
+"""From what people ask for to a whole plan: DomainBed's defaults wherever they ask for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driftnorm.domains.algorithms import find_algorithm
+from driftnorm.domains.hparams import random_hparams
+from driftnorm.domains.network import BatchNormMode
+from driftnorm.domains.opening import DIGIT_SETS
+from driftnorm.domains.training import DomainTraining, Features
+
+__all__ = ["PlanOptions", "is_swad"]
+
+_STEPS = 5001
+_EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is asked of all trainings on some data; None leaves it to the defaults.
+
+    Attributes:
+        data: As `open_arrays` takes it; digits have defaults of their own.
+        backbone: Default: resnet50, for digits mnist-gn.
+        weights: File of pre-trained weights, or a package's name.
+        batch_norm: Default: frozen, for digits trained.
+        steps: Default: 5001.
+        evaluate_every: Default: 300, for digits and SWAD 100.
+        batch_size: Images a domain and step; default: that of the hyper-parameters.
+        learning_rate: Default: that of the hyper-parameters.
+        every_split: See `DomainTraining`.
+        augmented_validation: See `DomainTraining`.
+        features: See `DomainTraining`.
+    """
+
+    data: str
+    backbone: str | None = None
+    weights: str | None = None
+    batch_norm: BatchNormMode | None = None
+    steps: int | None = None
+    evaluate_every: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    every_split: bool = False
+    augmented_validation: bool = False
+    features: Features = "trained"
+
+    def plan(
+        self,
+        algorithm: str,
+        test_domains: Sequence[str],
+        *,
+        swad: bool = False,
+        settings: Sequence[tuple[str, Any]] = (),
+        hparams_seed: int = 0,
+        trial_seed: int = 0,
+        seed: int = 0,
+    ) -> DomainTraining:
+        """The plan of one training.
+
+        Args:
+            algorithm: Its name; ``swad`` stands for SWAD around ERM.
+            test_domains: Not trained on.
+            swad: Wrap SWAD around the algorithm.
+            settings: Hyper-parameters that win over those of the seed.
+            hparams_seed: 0 for DomainBed's defaults, else a draw of its random search.
+            trial_seed: Of the splits, and half of the draw's seed.
+            seed: Of everything else.
+        """
+        digits = self.data.split(":")[0] in DIGIT_SETS
+        wraps = swad or is_swad(algorithm)
+        name = "erm" if is_swad(algorithm) else algorithm.lower()
+        find_algorithm(name)
+        values: dict[str, Any] = dict(random_hparams(name, digits, hparams_seed, trial_seed))
+        values.update(settings)
+        batch_size, lr = int(values.pop("batch_size")), float(values.pop("lr"))
+        every = _EVERY_DIGITS if digits else _EVERY_SWAD if wraps else _EVERY
+        return DomainTraining(
+            algorithm=name,
+            test_domains=tuple(test_domains),
+            backbone=self.backbone or ("mnist-gn" if digits else "resnet50"),
+            weights=self.weights,
+            batch_norm=self.batch_norm or ("trained" if digits else "frozen"),
+            steps=self.steps or _STEPS,
+            batch_size=self.batch_size or batch_size,
+            lr=self.learning_rate or lr,
+            weight_decay=float(values.pop("weight_decay")),
+            dropout=float(values.pop("dropout")),
+            options=tuple(sorted(values.items())),
+            swad=wraps,
+            trial_seed=trial_seed,
+            seed=seed,
+            evaluate_every=self.evaluate_every or every,
+            every_split=self.every_split,
+            augmented_validation=self.augmented_validation,
+            features=self.features,
+        )
+
+
+def is_swad(algorithm: str) -> bool:
+    """Whether a name stands for SWAD, which wraps an algorithm and is none."""
+    return algorithm.lower() == "swad"
