@@ -60,6 +60,25 @@ def test_paired_interval_covers_and_is_repeatable() -> None:
     assert metrics.paired_interval([np.zeros(10)]) == (0, 0, 0)
 
 
+def test_streams_of_the_same_images_do_not_narrow_the_interval() -> None:
+    """A slow bootstrap over images is the reference."""
+    generator = np.random.default_rng(0)
+    image = generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=500)
+    streams = [np.where(generator.random(500) < 0.8, image, 0.0) for _ in range(10)]
+    drawn = [
+        np.mean([stream[chosen] for stream in streams])
+        for chosen in generator.integers(0, 500, size=(2000, 500))
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    together = metrics.paired_interval(streams, ["test set"] * 10)
+    assert together.value == pytest.approx(np.mean(streams))
+    assert together.low == pytest.approx(low, abs=0.005)
+    assert together.high == pytest.approx(high, abs=0.005)
+    apart = metrics.paired_interval(streams)
+    assert apart.high - apart.low < 0.6 * (together.high - together.low)
+    assert metrics.paired_interval(streams[:1], ["a"]) == metrics.paired_interval(streams[:1])
+
+
 def test_standard_error_is_domainbeds() -> None:
     assert 100 * metrics.standard_error([0.1, 0.2, 0.3]) == pytest.approx(4.7, abs=0.05)
 

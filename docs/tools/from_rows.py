@@ -99,7 +99,7 @@ def _right(row: Row) -> Any:
 
 
 def _change(rows: Sequence[Row]) -> str:
-    change = paired_interval(_paired(rows))
+    change = paired_interval(_paired(rows), [row.cell.seed for row in rows])
     return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
 
 

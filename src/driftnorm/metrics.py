@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -85,25 +86,39 @@ def unpack_bits(text: str, count: int) -> Bools:
     return np.unpackbits(packed, count=count).astype(bool)
 
 
-def paired_interval(gains: list[Floats], draws: int = 2000, seed: int = 0) -> Interval:
-    """Bootstrap interval of a mean gain, resampling images within each group.
+def paired_interval(
+    gains: Sequence[Floats],
+    images: Sequence[Hashable] | None = None,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of a mean gain, resampling images.
+
+    Streams that show the same images (one test set under many corruptions) are not independent: an
+    image is drawn together with its gains in all of them.
 
     Args:
-        gains: For each group (a shift, a seed), the gain on every image: 1 if only the new method
-            was right, -1 if only the old one was, 0 otherwise.
+        gains: For each stream, the gain on every image: 1 if only the new method was right, -1 if
+            only the old one was, 0 otherwise.
+        images: For each stream, which images it shows; streams of equal ones show the same images
+            in the same order. Without it, each stream shows its own.
         draws: Bootstrap samples.
         seed: Of the bootstrap.
 
     Returns:
-        The mean over groups of the mean gain, with its 2.5 % and 97.5 % quantiles.
+        The mean over streams of the mean gain, with its 2.5 % and 97.5 % quantiles.
     """
+    together: dict[Hashable, list[Floats]] = {}
+    for shown, gain in zip(range(len(gains)) if images is None else images, gains, strict=True):
+        together.setdefault(shown, []).append(gain)
     generator = np.random.default_rng(seed)
     means = np.zeros(draws)
-    for gain in gains:
-        # Only how often -1, 0 and 1 are drawn matters: a multinomial instead of an index matrix.
-        values, counts = np.unique(gain, return_counts=True)
-        drawn = generator.multinomial(len(gain), counts / len(gain), size=draws)
-        means += drawn @ values / len(gain)
+    for own in together.values():
+        total = np.sum(own, axis=0)
+        # Only how often each value is drawn matters: a multinomial instead of an index matrix.
+        values, counts = np.unique(total, return_counts=True)
+        drawn = generator.multinomial(len(total), counts / len(total), size=draws)
+        means += drawn @ values / len(total)
     low, high = np.quantile(means / len(gains), [0.025, 0.975])
     return Interval(float(np.mean([g.mean() for g in gains])), float(low), float(high))
 

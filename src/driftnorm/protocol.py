@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Protocol", "together"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Protocol", "stream_order", "together"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ scored before the update, seeds 0 1'
         seeds=tuple(sorted({s for p in several for s in p.seeds})),
         order=" or ".join(orders),
     )
+
+
+def stream_order(count: int, seed: int) -> NDArray[np.int64]:
+    """Which stored image comes when in a shuffled stream; rows are compared by image with it."""
+    return np.random.default_rng(seed).permutation(count)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

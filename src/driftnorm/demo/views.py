@@ -44,15 +44,14 @@ def demo_table(rows: Sequence[Row]) -> Table:
             100 * float(np.mean([right.mean() for key, right in mine.items() if key[0] == shift]))
             for shift in shifts
         ]
-        gains = [
-            right.astype(float) - correct["source", key[0], key[1], key[2]]
-            for key, right in mine.items()
-            if key[0] != "clean"
-        ]
-        gain = paired_interval(gains)
+        shifted = [key for key in mine if key[0] != "clean"]
+        gains = [mine[key].astype(float) - correct[("source", *key)] for key in shifted]
+        gain = paired_interval(gains, [seed for _, _, seed in shifted])  # a seed has its own split
         margin = (gain.high - gain.low) / 2
         shown = f"{100 * gain.value:+.1f} ±{100 * margin:.1f}"
-        mean = float(np.mean(means[1:]))
+        mean = float(
+            np.mean([m for m, shift in zip(means, shifts, strict=True) if shift != "clean"])
+        )
         lines.append((method, *means, mean, "-" if method == "source" else shown))
     columns = (
         Column("method"),

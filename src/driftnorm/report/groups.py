@@ -10,11 +10,11 @@ from itertools import product
 
 import numpy as np
 
-from driftnorm.metrics import Interval, paired_interval, unpack_bits
+from driftnorm.metrics import Interval, paired_interval
 from driftnorm.protocol import together
 from driftnorm.recipes import METHODS
 from driftnorm.records import Cell, Failure, Row
-from driftnorm.robustness.comparing import methods_of, stream_of
+from driftnorm.robustness.comparing import methods_of, right_by_image, stream_of
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
@@ -125,8 +125,11 @@ class Group:
         pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
         if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
             return None
-        gains = [_right(base).astype(float) - _right(mine) for base, mine in pairs]
-        return Interval(*(100 * value for value in paired_interval(gains)))
+        gains = [
+            right_by_image(base).astype(np.float64) - right_by_image(mine) for base, mine in pairs
+        ]
+        shown = [_images_of(base) for base, _ in pairs]
+        return Interval(*(100 * value for value in paired_interval(gains, shown)))
 
     def missing(self) -> dict[str, list[str]]:
         """Streams that other methods met and this one did not, by method."""
@@ -198,5 +201,7 @@ def _method_rank(method: str) -> tuple[int, str]:
     return _RANK.get(method.split(":")[0], len(_RANK)), method
 
 
-def _right(row: Row) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return unpack_bits(row.metrics["correct"], row.metrics["count"]).reshape(-1)
+def _images_of(row: Row) -> Hashable:
+    """Corruptions are of the same images; a domain has its own, and so has a split of the demo."""
+    cell = row.cell
+    return cell.shift if cell.study == "domains" else cell.seed if cell.study == "demo" else None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftnorm.metrics import Interval, paired_interval, unpack_bits
-from driftnorm.protocol import Protocol, together
+from driftnorm.protocol import Protocol, stream_order, together
 from driftnorm.records import Row
 from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
@@ -26,6 +26,7 @@ __all__ = [
     "mean_error",
     "methods_of",
     "note_of",
+    "right_by_image",
     "shifts_of",
     "stream_of",
 ]
@@ -160,7 +161,7 @@ def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> fl
 def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interval:
     """How much larger a method's error is than another's, paired image by image, in points."""
     right = {
-        (row.cell.method, stream_of(row)): unpack_bits(row.metrics["correct"], row.metrics["count"])
+        (row.cell.method, stream_of(row)): right_by_image(row)
         for row in rows
         if row.cell.severity and row.cell.method in (method, reference)
     }
@@ -171,7 +172,18 @@ def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interva
     ]
     if not gains:
         raise MixedRowsError(f"{method!r} has no row on corrupted images.")
-    return Interval(*(100 * value for value in paired_interval(gains)))
+    # Every corruption is of the same clean images.
+    return Interval(*(100 * value for value in paired_interval(gains, [0] * len(gains))))
+
+
+def right_by_image(row: Row) -> NDArray[np.bool_]:
+    """Which images were right, in the order in which they are stored, not streamed."""
+    streamed = unpack_bits(row.metrics["correct"], row.metrics["count"])
+    if row.cell.protocol.order != "shuffled":
+        return streamed
+    stored = np.empty_like(streamed)
+    stored[stream_order(len(streamed), row.cell.seed)] = streamed
+    return stored
 
 
 def change_text(change: Interval) -> str:

@@ -22,7 +22,7 @@ from driftnorm.guard import Policy
 from driftnorm.launch import Launcher, serial
 from driftnorm.method_spec import MethodSpec
 from driftnorm.models import load, weights_hash
-from driftnorm.protocol import Protocol
+from driftnorm.protocol import Protocol, stream_order
 from driftnorm.records import Cell, Failure, Row, RowStore, environment
 from driftnorm.robustness.streams import Images, Streams, open_streams
 from driftnorm.shifts import CORRUPTIONS
@@ -133,7 +133,7 @@ class Study:
         chosen = self._streams.images(cell.shift, cell.severity, cell.seed)
         if not _shuffles(chosen, cell.seed):
             return chosen
-        return chosen.take(np.random.default_rng(cell.seed).permutation(len(chosen)))
+        return chosen.take(stream_order(len(chosen), cell.seed))
 
 
 def _shuffles(images: Images, seed: int) -> bool:
