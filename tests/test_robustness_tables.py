@@ -29,7 +29,7 @@ TUNED = "resnet20-without-{}-1000-images-2-epochs-lr-0.01-seed-0-{}.safetensors@
 
 
 def make(name: str, rows: Sequence[Row]) -> Table:
-    return find_view(name).make(rows)
+    return find_view(name, VIEWS).make(rows)
 
 
 SETTINGS: dict[str, tuple[tuple[Setting, ...], str]] = {

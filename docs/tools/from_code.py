@@ -10,6 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from driftnorm.domains.algorithms import ALGORITHMS
+from driftnorm.domains.collecting import RUN_VIEWS
+from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_table import method_facts
 from driftnorm.models import MODELS
 from driftnorm.protocol import Protocol
@@ -146,11 +148,12 @@ def presets() -> str:
 
 
 def tables() -> str:
-    """The tables that can be made from rows."""
+    """The tables that can be made from rows, or from trainings."""
     rows = [
         (f"`{name}`", view.help, ", ".join(f"`{method}`" for method in view.methods))
-        for name, view in VIEWS.items()
+        for name, view in {**VIEWS, **DOMAIN_VIEWS}.items()
     ]
+    rows += [(f"`{name}`", view.help, "none") for name, view in RUN_VIEWS.items()]
     return table(("table", "what it shows", "methods"), rows)
 
 

@@ -17,7 +17,7 @@ from driftnorm.protocol import together
 from driftnorm.records import Failure, RowStore, load_rows
 from driftnorm.robustness.grid import Study
 from driftnorm.robustness.presets import find_preset
-from driftnorm.robustness.views import find_view
+from driftnorm.robustness.views import VIEWS, find_view
 from driftnorm.runs.config import keep_config
 from driftnorm.shifts import CORRUPTIONS
 
@@ -91,7 +91,7 @@ def bench_robustness(
     given = dict(locals())
     if weights is None and model in MODELS:
         raise ValueError(f"`{model}` is an architecture without weights: give `--weights` FILE.")
-    setting, view = find_preset(preset), find_view(table)
+    setting, view = find_preset(preset), find_view(table, VIEWS)
     study = Study(
         data=str(data),
         model=model,

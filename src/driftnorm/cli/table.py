@@ -11,11 +11,13 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli.concluding import table_record
+from driftnorm.domains.collecting import RUN_VIEWS, RunView, load_runs
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Row, load_rows
 from driftnorm.robustness.comparing import in_order, methods_of
-from driftnorm.robustness.views import VIEWS, find_view
+from driftnorm.robustness.views import VIEWS, View, find_view
+from driftnorm.tables import Table
 
 __all__ = ["table"]
 
@@ -35,29 +37,26 @@ def table(
     ] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Make a table from rows.
+    """Make a table from rows, or from finished trainings.
 
     Parameters
     ----------
     name
         Which table; without a name, `driftnorm table` lists what there is.
     rows
-        Folders of rows, or .jsonl files; what they hold is put together.
+        Folders of rows, or .jsonl files; what they hold is put together. For the tables
+        selected-*, folders of trainings on domains.
     form
         How to print it.
     as_json
         Print it as JSON.
     """
-    views = {**VIEWS, **DOMAIN_VIEWS}
+    views: dict[str, View | RunView] = {**VIEWS, **DOMAIN_VIEWS, **RUN_VIEWS}
     if not name:
         for each, known in views.items():
-            print(f"{each:<18}{known.help}")
+            print(f"{each:<24}{known.help}")
         return
-    view = find_view(name, views)
-    if not rows:
-        raise ValueError("give the rows too: folders of rows, or .jsonl files.")
-    mine = chosen([row for path in rows for row in load_rows(path)], methods)
-    found = view.make(in_order(mine, methods_of(mine) if methods else view.methods))
+    found = _made(find_view(name, views), rows, methods)
     if as_json:
         print(json.dumps(table_record(found)))
         return
@@ -66,6 +65,17 @@ def table(
         return
     forms = {"markdown": found.to_markdown, "csv": found.to_csv, "latex": found.to_latex}
     print(forms[form]())
+
+
+def _made(view: View | RunView, paths: Sequence[Path], methods: Sequence[str] | None) -> Table:
+    if isinstance(view, RunView):
+        if methods is not None:
+            raise ValueError("`methods` are of test time; this table is about training.")
+        return view.make(load_runs(paths))
+    if not paths:
+        raise ValueError("give the rows too: folders of rows, or .jsonl files.")
+    mine = chosen([row for path in paths for row in load_rows(path)], methods)
+    return view.make(in_order(mine, methods_of(mine) if methods else view.methods))
 
 
 def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:

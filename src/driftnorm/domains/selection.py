@@ -14,7 +14,9 @@ from driftnorm.records import Cell, Row
 
 __all__ = [
     "Choice",
+    "History",
     "agrees",
+    "best",
     "leave_one_out",
     "most_settings",
     "oracle",
@@ -34,7 +36,7 @@ class Choice(NamedTuple):
     step: int
 
 
-def _best(choices: Sequence[Choice]) -> Choice | None:
+def best(choices: Sequence[Choice]) -> Choice | None:
     """The highest validation; NaN ranks last, the first one wins ties."""
     if not choices:
         return None
@@ -43,7 +45,7 @@ def _best(choices: Sequence[Choice]) -> Choice | None:
 
 def training_validation(history: History, trained: Sequence[str], target: str) -> Choice | None:
     """The evaluation with the best mean accuracy on the training domains' held-out splits."""
-    return _best(
+    return best(
         [
             Choice(_mean(record, trained, "out"), record[f"{target} in"], int(record["step"]))
             for record in history
@@ -81,7 +83,7 @@ def leave_one_out(history: History, held_out: Mapping[str, History], target: str
         scores = [own[step] for own in by_step.values() if step in own]
         if by_step and len(scores) == len(by_step):
             choices.append(Choice(sum(scores) / len(scores), record[f"{target} in"], step))
-    return _best(choices)
+    return best(choices)
 
 
 def _mean(record: Mapping[str, float], domains: Sequence[str], part: str) -> float:

@@ -2,8 +2,8 @@
 
 What a run leaves in its folder: ``best.safetensors`` (the best by training-domain validation, which
 is what the published tables use), ``last.safetensors`` (the oracle's, since it may not stop early),
-with SWAD ``swad.safetensors``, ``history.json`` with every evaluation, and while it is unfinished
-``resume.pt``. The model files describe themselves.
+with SWAD ``swad.safetensors``, ``history.json`` with every evaluation (and that of SWAD's average),
+and while it is unfinished ``resume.pt``. The model files describe themselves.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from driftnorm.training.batches import random_numbers
 from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 
-__all__ = ["BEST", "LAST", "SWAD_FILE", "DomainTraining", "Features", "Outcome"]
+__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE", "DomainTraining", "Features", "Outcome"]
 
 Features: TypeAlias = Literal["trained", "fixed"]
 BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
+HISTORY = "history.json"
 _STATISTICS_BATCHES = 500  # as SWAD's authors do
-_HISTORY, _RESUME = "history.json", "resume.pt"
+_RESUME = "resume.pt"
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class _Run:
 
     def finished(self) -> Outcome | None:
         """What a run that came to its end left."""
-        path = self.folder / _HISTORY
+        path = self.folder / HISTORY
         if not path.exists():
             return None
         kept = json.loads(path.read_text())
@@ -180,6 +181,12 @@ class _Run:
                     f"{self.folder} holds another run: there `{key}` is "
                     f"{kept['identity'].get(key)!r}, here {wanted.get(key)!r}. Name another folder."
                 )
+        shape = [*self.arrays.image_shape]
+        if kept.get("image_shape", shape) != shape:
+            raise ValueError(
+                f"{self.folder} holds another run: there images are {kept['image_shape']}, here "
+                f"{shape} (channels, height, width). Name another folder."
+            )
         return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
 
     def train(self, budget_seconds: float | None, checkpoint_seconds: float) -> Outcome:
@@ -213,9 +220,12 @@ class _Run:
         outcome = Outcome(reason, self.folder, progress.step, progress.seconds, progress.history)
         if reason == "interrupted":
             return outcome
+        averaged: dict[str, float] | None = None
         if isinstance(algorithm, SWAD):
             algorithm.finish()
-            self._save(self._averaged(algorithm), SWAD_FILE, progress)
+            model = self._averaged(algorithm)
+            averaged, _ = self._measured(model)
+            self._save(model, SWAD_FILE, progress)
             self._save(algorithm.algorithm.deployed(), LAST, progress)
         else:
             self._save(algorithm.deployed(), LAST, progress)
@@ -225,8 +235,10 @@ class _Run:
                 "steps": progress.step,
                 "seconds": progress.seconds,
                 "history": progress.history,
+                "image_shape": self.arrays.image_shape,
+                **({} if averaged is None else {"averaged": averaged}),
             }
-            write_atomically(self.folder / _HISTORY, json.dumps(kept, indent=1) + "\n")
+            write_atomically(self.folder / HISTORY, json.dumps(kept, indent=1) + "\n")
             keeper.path.unlink()
         return outcome
 
@@ -280,32 +292,37 @@ class _Run:
     def _evaluate(self, algorithm: Algorithm) -> dict[str, float]:
         """Accuracy by domain and split; their mean over the training domains selects."""
         algorithm.eval()
+        found, loss = self._measured(algorithm)
+        algorithm.train()
+        found["validation loss"] = loss
+        if isinstance(algorithm, SWAD):
+            self._stop = algorithm.evaluated(loss)
+        return found
+
+    def _measured(self, model: nn.Module) -> tuple[dict[str, float], float]:
+        """Accuracies, and the mean loss on the training domains' held-out splits."""
         found, losses = {}, []
         for index, domain in enumerate(self.arrays.domains):
             split = self.splits[index]
-            accuracy, loss = self._score(algorithm, domain, split.out, index in self.trained)
+            accuracy, loss = self._score(model, domain, split.out, index in self.trained)
             found[f"{domain.name} out"] = accuracy
             if index in self.trained:
                 losses.append(loss)
             if self.plan.every_split:
-                found[f"{domain.name} in"], _ = self._score(algorithm, domain, split.inner, False)
-        algorithm.train()
+                found[f"{domain.name} in"], _ = self._score(model, domain, split.inner, False)
         own = [found[f"{self.arrays.domains[i].name} out"] for i in self.trained]
         found["validation"] = sum(own) / len(own)
-        found["validation loss"] = sum(losses) / len(losses)
-        if isinstance(algorithm, SWAD):
-            self._stop = algorithm.evaluated(found["validation loss"])
-        return found
+        return found, sum(losses) / len(losses)
 
     @torch.no_grad()
     def _score(
-        self, algorithm: Algorithm, domain: DomainArray, positions: Integers, trained: bool
+        self, model: nn.Module, domain: DomainArray, positions: Integers, trained: bool
     ) -> tuple[float, float]:
         augmented = trained and self.plan.augmented_validation and self.arrays.augmented
         rng = random_numbers(self.plan.seed, "augmentation", 2**31) if augmented else None
         right, loss = 0, 0.0
         for images, labels in evaluation_batches(domain, positions, augmentation=rng):
-            logits = algorithm(images)
+            logits = model(images)
             right += int((logits.argmax(1) == labels).sum())
             loss += float(F.cross_entropy(logits, labels, reduction="sum"))
         return right / len(positions), loss / len(positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -161,7 +161,10 @@ VIEWS = {
 }
 
 
-def find_view(name: str, views: Mapping[str, View] = VIEWS) -> View:
+AnyView = TypeVar("AnyView")
+
+
+def find_view(name: str, views: Mapping[str, AnyView]) -> AnyView:
     """The table of this name."""
     if name not in views:
         raise ValueError(
