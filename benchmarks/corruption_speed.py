@@ -1,9 +1,9 @@
 """How long the corruptions take, and how long a whole CIFAR-10-C would.
 
-Times every corruption at every severity on a slice of 32 px images and prints a Markdown table.
-The images are CIFAR-10's test set if the environment variable DRIFTNORM_CIFAR10 names the folder of
-its binary batches, else fractal textures. Run it with OPENBLAS_NUM_THREADS=1, as a worker process
-would, for the figure of one core.
+Times every corruption at every severity on a slice of 32 px images; adds a row to the rows and
+writes the page from the latest. The images are CIFAR-10's test set if the environment variable
+DRIFTNORM_CIFAR10 names the folder of its binary batches, else fractal textures. Run it with
+OPENBLAS_NUM_THREADS=1, as a worker process would, for the figure of one core.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/corruption_speed.py --images 1000
 """
@@ -11,15 +11,21 @@ would, for the figure of one core.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
+import shlex
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, corrupt, frost_source
 from driftnorm.shifts._common import Draws, Pixels, truncate
 from driftnorm.shifts._plasma import plasma
+from driftnorm.tables import Column, Table
 
 SEVERITIES = range(1, 6)
 DATA_SET_IMAGES = 10_000
@@ -56,32 +62,55 @@ def milliseconds(images: Pixels, name: str, severity: int, frost: str | None) ->
     return (time.perf_counter() - start) / len(images) * 1000
 
 
+def page(rows: Path) -> str:
+    """The page of the latest run."""
+    found: dict[str, Any] = json.loads(rows.read_text().splitlines()[-1])
+    times: dict[str, list[float]] = found["milliseconds"]
+    columns = (Column("corruption"), *(Column(str(s), decimals=3) for s in SEVERITIES))
+    lines: tuple[tuple[str | float | None, ...], ...] = tuple(
+        (name, *own, float(np.mean(own))) for name, own in times.items()
+    )
+    shown = (*columns, Column("mean", decimals=3))
+    note = f"{found['about']}. `{found['command']}`"
+    table = Table("Milliseconds an image by severity, on one core", shown, lines, note)
+    common = float(np.mean([times[name] for name in CORRUPTIONS]))
+    total = len(CORRUPTIONS) * len(SEVERITIES) * DATA_SET_IMAGES
+    minutes = common * total / 1000 / CORES / 60
+    kept = "kept" if minutes <= TARGET_MINUTES else "NOT kept"
+    return f"""# How long the corruptions take
+
+Written by `python benchmarks/corruption_speed.py` from `rows/{rows.name}`.
+
+{table.to_markdown()}
+- Mean of the {len(CORRUPTIONS)} common corruptions: {common:.3f} ms an image and core.
+- CIFAR-10-C, {total:,} images on {CORES} cores: **{minutes:.1f} minutes**, extrapolated from the
+  slice (<= {TARGET_MINUTES}: {kept}).
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--images", type=int, default=1000, help="images in the slice")
-    images, kind = load_images(parser.parse_args().images)
+    parser.add_argument("--rows", type=Path, default=Path("docs/rows/corruption-speed.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("docs/corruption-speed.md"))
+    given = parser.parse_args()
+    images, kind = load_images(given.images)
     frost = frost_choice()
-    print(f"{len(images)} {kind} of 32 px, frost from {frost_source(frost)}, ms an image\n")
-    print("| corruption | 1 | 2 | 3 | 4 | 5 | mean |")
-    print("|---|---|---|---|---|---|---|")
-    means = {}
-    for name in CORRUPTIONS + EXTRA_CORRUPTIONS:
-        times = [milliseconds(images, name, severity, frost) for severity in SEVERITIES]
-        means[name] = float(np.mean(times))
-        cells = " | ".join(f"{value:.3f}" for value in [*times, means[name]])
-        print(f"| {name} | {cells} |")
-    common = float(np.mean([means[name] for name in CORRUPTIONS]))
-    total = len(CORRUPTIONS) * len(SEVERITIES) * DATA_SET_IMAGES
-    minutes = common * total / 1000 / CORES / 60
-    print(
-        f"\nMean of the {len(CORRUPTIONS)} common corruptions: {common:.3f} ms an image and core."
-    )
-    print(
-        f"CIFAR-10-C, {total:,} images on {CORES} cores: {minutes:.1f} minutes "
-        f"(extrapolated; target {TARGET_MINUTES})."
-    )
+    measured = {
+        "about": f"{len(images)} {kind} of 32 px, frost from {frost_source(frost)}, "
+        f"{platform.machine()}, numpy {np.__version__}",
+        "command": f"python {shlex.join(sys.argv)}",
+        "milliseconds": {
+            name: [round(milliseconds(images, name, s, frost), 5) for s in SEVERITIES]
+            for name in CORRUPTIONS + EXTRA_CORRUPTIONS
+        },
+    }
+    with given.rows.open("a") as file:
+        file.write(json.dumps(measured) + "\n")
+    given.out.write_text(page(given.rows))
+    print(given.out.read_text())
 
 
 if __name__ == "__main__":
