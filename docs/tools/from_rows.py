@@ -170,7 +170,10 @@ def guard() -> str:
 
 def robustness() -> str:
     """What the robustness rows say, as far as there are any."""
-    rows = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    found = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    # Slices of the test set are for the comparison of networks, on the page of the runs.
+    most = max((row.cell.protocol.count for row in found), default=0)
+    rows = [row for row in found if row.cell.protocol.count == most]
     tables = [*_summaries(rows), *_batch_sizes(rows)]
     if not tables:
         return (
