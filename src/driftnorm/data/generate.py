@@ -16,7 +16,7 @@ from driftnorm.data.generate_arrays import write_arrays
 from driftnorm.data.generate_pictures import write_pictures
 from driftnorm.data.image_set import DataError, ImageSet, spread_positions
 from driftnorm.data.opening import Images, load_clean
-from driftnorm.data.processes import available_cores
+from driftnorm.data.processes import checked_workers
 from driftnorm.data.provenance import WORK_FOLDER, claim_folder, describe
 from driftnorm.data.reporting import Report, no_report
 from driftnorm.shifts import CORRUPTIONS, corrupt, frost_source
@@ -79,8 +79,7 @@ def generate(
     Returns:
         What was generated from what.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    processes = checked_workers(workers)
     shifts = _checked_shifts(corruptions, severities, seed, frost)
     source = frost_source(frost) if "frost" in corruptions else None
     folder, place = Path(out), Path(data)
@@ -97,11 +96,10 @@ def generate(
         shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
         work.mkdir()
         try:
-            count = available_cores() if workers is None else workers
             if isinstance(images, ImageSet):
-                write_arrays(images, folder, work, shifts, count, progress)
+                write_arrays(images, folder, work, shifts, processes, progress)
             else:
-                write_pictures(images, place, folder, shifts, count, progress)
+                write_pictures(images, place, folder, shifts, processes, progress)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return Generated(folder, images.name, len(images), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -9,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import chain
 from multiprocessing import connection, get_context, parent_process
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from driftnorm.data.image_set import DataError
 
-__all__ = ["available_cores", "in_processes"]
+__all__ = ["available_cores", "checked_workers", "end_if_stopped", "in_processes"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -28,6 +30,9 @@ _THREAD_VARIABLES = (
 )
 _TASKS_AHEAD = 3  # a worker: enough that none waits, few enough that results do not pile up
 
+# In a worker: a byte that the parent sets. Without a lock, which a killed worker would never free.
+_stop: Any = None
+
 
 def available_cores() -> int:
     """How many cores this process may use."""
@@ -36,8 +41,30 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def checked_workers(workers: int | None) -> int:
+    """The number of processes asked for; one a core for None."""
+    if workers is None:
+        return available_cores()
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    return workers
+
+
+def end_if_stopped() -> None:
+    """Called now and then by long work in a worker, so that Ctrl-C does not wait for all of it.
+
+    Raises:
+        KeyboardInterrupt: The parent was stopped; nobody waits for the result any more.
+    """
+    if _stop is not None and _stop.value:
+        raise KeyboardInterrupt
+
+
 def in_processes(
-    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    workers: int,
+    died: Callable[[Task], Result] | None = None,
 ) -> Iterator[tuple[Task, Result]]:
     """Yield each task with its result as they become ready, in any order.
 
@@ -48,39 +75,87 @@ def in_processes(
         function: Must be importable by name.
         tasks: Made only as fast as they are worked on.
         workers: Number of processes.
+        died: The result of a task whose worker died. What was at work when a worker died is tried
+            once more, each in a process of its own, so that only the culprit is given up. Without
+            it a dead worker ends everything.
+
+    Raises:
+        DataError: A worker died, and there is no ``died``.
     """
     if workers == 1:
         for task in tasks:
             yield task, function(task)
         return
-    pending: dict[Future[Result], Task] = {}
-    with _one_thread_in_children(), _pool(workers) as pool:
-        for task in tasks:
-            pending[pool.submit(function, task)] = task
-            if len(pending) >= _TASKS_AHEAD * workers:
-                yield from _collect(pending)
-        while pending:
-            yield from _collect(pending)
+    waiting = iter(tasks)
+    with _one_thread_in_children():
+        while True:
+            pending: dict[Future[Result], Task] = {}
+            try:
+                with _pool(workers) as pool:
+                    for task in waiting:
+                        pending[_submitted(pool, function, task)] = task
+                        if len(pending) >= _TASKS_AHEAD * workers:
+                            yield from _collect(pending)
+                    while pending:
+                        yield from _collect(pending)
+                return
+            except BrokenProcessPool as error:
+                if died is None:
+                    raise DataError(
+                        "A worker process died, perhaps for lack of memory. What was finished is "
+                        "kept: run the same again, with fewer workers."
+                    ) from error
+            lost = []
+            for future, task in pending.items():
+                if future.exception() is None:
+                    yield task, future.result()
+                else:
+                    lost.append(task)
+            # Tasks begin in the order in which they came: later ones were only waiting.
+            for task in lost[:workers]:
+                yield task, _alone(function, task, died)
+            waiting = chain(lost[workers:], waiting)
+
+
+def _submitted(
+    pool: ProcessPoolExecutor, function: Callable[[Task], Result], task: Task
+) -> Future[Result]:
+    """The task's future; of a pool that broke a moment ago, one that says so."""
+    try:
+        return pool.submit(function, task)
+    except BrokenProcessPool as error:
+        future: Future[Result] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _collect(pending: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
     finished, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in finished:
-        yield pending.pop(future), future.result()
+        result = future.result()  # a task whose worker died stays pending
+        yield pending.pop(future), result
+
+
+def _alone(
+    function: Callable[[Task], Result], task: Task, died: Callable[[Task], Result]
+) -> Result:
+    try:
+        with _pool(1) as pool:
+            return pool.submit(function, task).result()
+    except BrokenProcessPool:
+        return died(task)
 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     # A forked child of a process with threads, such as that of a progress bar, may hang.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_prepare)
+    context = get_context("spawn")
+    stop = context.RawValue(ctypes.c_bool, False)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=(stop,))
     try:
         yield pool
-    except BrokenProcessPool as error:
-        raise DataError(
-            "A worker process died, perhaps for lack of memory. What was finished is kept: run the "
-            "same again, with fewer workers."
-        ) from error
     finally:
+        stop.value = True
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -99,7 +174,9 @@ def _one_thread_in_children() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _prepare() -> None:
+def _prepare(stop: Any) -> None:
+    global _stop
+    _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent sees to the rest
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
