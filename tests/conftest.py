@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -164,6 +165,14 @@ def batches() -> Callable[..., list[Tensor]]:
         return [1.5 * torch.randn(shape, generator=generator) + 0.4 for _ in range(count)]
 
     return draw
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small network that processes started from here can import."""
+    from own_network import make_home
+
+    return make_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

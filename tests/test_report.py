@@ -395,7 +395,10 @@ def test_a_run_shows_all_that_it_has(tmp_path: Path) -> None:
     found = Reader(make_report([run]))
     for expected in (
         *("5,000", "size 32, mean 0.5 0.25", "frozenno", "torch 2"),
-        *("adapted: entropy, nats 0.700 at batch 6", "adapted: error, % 25.0 at batch 4"),
+        *(
+            "adapted: entropy, share of its maximum 0.700 at batch 6",
+            "adapted: error, % 25.0 at batch 4",
+        ),
         "adapted: confidence 95.0 %, accuracy 90.0 %, 30 samples",
         *("1 of 2 classes were predicted", "bn1: mean 0.5", "bn1: largest nan", "source: cat"),
     ):

@@ -17,6 +17,7 @@ __all__ = [
     "Bar",
     "Series",
     "bar_chart",
+    "heat_grid",
     "heat_map",
     "legend",
     "line_chart",
@@ -200,6 +201,38 @@ def heat_map(
                              fill_opacity=0.06 + 0.94 * max(share, 0.0)))  # fmt: skip
             marks.append(tag("text", f"{value:.3g}", x=x + cell - 44, y=y + 12))
     return _figure(title, width, top + step * len(rows) + 4, joined(heads, marks))
+
+
+def heat_grid(
+    title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]
+) -> Markup:
+    """Many columns of cells on one scale, darker the larger the value; numbers on hover."""
+    width, left, step, top = 380, 150, 17, 22
+    cell = (width - left) / max(len(columns), 1)
+    known = [value for _, values in rows for value in values if math.isfinite(value)]
+    highest = max(known, default=0) or 1
+    marks = []
+    for index, (name, values) in enumerate(rows):
+        y = top + index * step
+        marks.append(tag("text", shorten(name, 24), x=left - 6, y=y + 12, data_end=True))
+        for c, value in enumerate(values):
+            if not math.isfinite(value):
+                continue
+            tip = f"{name}, {columns[c]}: {value:.3g}"
+            marks.append(tag("rect", tag("title", tip), x=left + c * cell, y=y + 1, width=cell,
+                             height=step - 2, class_="mark heat", role="img",
+                             fill_opacity=0.06 + 0.94 * max(value / highest, 0.0)))  # fmt: skip
+    # The first and the last column always have their names, and between them as many as fit.
+    room = max(1, math.ceil(6.6 * (max(map(len, columns)) + 1) / cell)) if columns else 1
+    last = len(columns) - 1
+    named = [c for c in range(0, last, room) if c + room <= last] + [last] * bool(columns)
+    bottom = top + step * len(rows)
+    for c in named:
+        end = {"data_end": True} if c == last and last else {}
+        x = left + (last + 1) * cell if end else left + c * cell
+        marks.append(tag("text", columns[c], x=x, y=bottom + 14, class_="tick", **end))
+    words = tag("text", f"darkest: {highest:.3g}", x=left, y=14, class_="tick")
+    return _figure(title, width, bottom + 20, joined(words, marks))
 
 
 def _figure(title: str, width: int, height: int, content: Markup) -> Markup:

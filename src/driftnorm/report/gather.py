@@ -9,12 +9,14 @@ optional; the report shows what is there:
 * ``config``, ``environment``: objects of settings.
 * ``notes``: warnings, a list of texts; ``skipped_first``: ``[file, reason]`` of skipped images.
 * ``entropy``, ``online_error``: the mean of each batch along the stream, a list for the adapted
-  network or an object of lists such as ``{"source": [...], "adapted": [...]}``;
-  ``batches_a_point``: 1, or of how many batches each number is the mean.
+  network or an object of lists such as ``{"source": [...], "adapted": [...]}``, entropies as
+  shares of their maximum; ``batches_a_point``: 1, or of how many batches each number is the mean.
 * ``reliability``: bins ``[count, mean confidence, accuracy]``, a list or an object of lists alike.
 * ``classes``: how often each class was predicted, an object of numbers.
 * ``drift``: a list of ``{"layer": text, "mean": number, "max": number}``, over the layer's channels
   the distance of the data's statistics from the source's; ``drift_measure``: what that distance is.
+  With ``drift_points``, a list of texts, each layer's ``along`` holds its mean distance at each of
+  them, such as points in time; ``drift_axis``: what they are.
 * ``examples``: a list of ``{"name", "source", "adapted", "image"}``: a file, the two predictions,
   and a small PNG, JPEG, GIF or WebP as ``data:`` URI.
 

@@ -11,6 +11,7 @@ from driftnorm.report.charts import (
     Bar,
     Series,
     bar_chart,
+    heat_grid,
     heat_map,
     legend,
     line_chart,
@@ -27,7 +28,7 @@ __all__ = ["run_section", "run_series"]
 T = TypeVar("T")
 
 _STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
-             "entropy": ("entropy", "entropy, nats", 1.0, 3)}  # fmt: skip
+             "entropy": ("entropy", "entropy, share of its maximum", 1.0, 3)}  # fmt: skip
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
 _MOST_CLASSES = 20
@@ -70,7 +71,7 @@ def _settings(run: Run) -> Markup:
     lines = [
         (key.replace("_", " "), _shown(value))
         for key, value in plain.items()
-        if key not in ("verdict", "drift_measure") and value not in (None, {}, [])
+        if key not in ("verdict", "drift_measure", "drift_axis") and value not in (None, {}, [])
     ]
     return tag("dl", *([tag("dt", key), tag("dd", value)] for key, value in lines))
 
@@ -146,9 +147,23 @@ def _drift(run: Run) -> Markup | None:
     if not layers:
         return None
     measure = _read(run, "drift_measure", str, _MEASURE)
-    note = f"{measure}: mean and largest over the channels of each layer, from input to output."
-    chart = heat_map("drift by layer", ("mean", "largest"), layers)
-    return chart_grid("Drift of the statistics", note, [chart], "wide")
+    note = f"{measure}: mean and largest over the channels of each layer, in the network's order."
+    charts = [heat_map("drift by layer", ("mean", "largest"), layers), _drift_along(run)]
+    return chart_grid("Drift of the statistics", note, charts, "pair")
+
+
+def _drift_along(run: Run) -> Markup:
+    """The mean distances at several points: in time, or of several streams."""
+    points = _entries(run, "drift_points", str)
+    rows = _entries(
+        run,
+        "drift",
+        lambda e: (str(e["layer"]), [_number(value) for value in e.get("along") or ()]),
+    )
+    if not points or any(len(values) != len(points) for _, values in rows):
+        return Markup("")
+    axis = _read(run, "drift_axis", str, "")
+    return heat_grid(f"mean drift, {axis}".rstrip(", "), points, rows)
 
 
 def _examples(run: Run) -> Markup | None:

@@ -22,15 +22,12 @@ from driftnorm.data.image_set import DataError
 from driftnorm.inputs import Inputs, Item, Labels
 from driftnorm.inputs.contents import Pixels
 from driftnorm.models import Preprocessing
+from driftnorm.runs.comparing import COMPARED_IMAGES
 from driftnorm.runs.predictions import Answer, PredictionsFile, Tally, read_answers
 from driftnorm.runs.state import RunState, read_state, save_state
-from driftnorm.runs.summary import summarized, thumbnail
+from driftnorm.runs.summary import summarized
 
 __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
-
-COMPARE_EVERY = 32  # batches; with 32 images of 64 each, 1.6 % of the forward passes
-COMPARED_IMAGES = 32
-MOST_EXAMPLES = 12
 
 
 @dataclass(frozen=True)
@@ -105,6 +102,7 @@ def adapt_stream(
     plan: Plan,
     *,
     labels: Labels | None = None,
+    on_begin: Callable[[], None] = lambda: None,
     on_batch: Callable[[Snapshot], None] = lambda snapshot: None,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -119,6 +117,7 @@ def adapt_stream(
         inputs: The images.
         plan: What to do with them.
         labels: True classes. They are counted with, and never shown to the adapter.
+        on_begin: Called once the run may write: nobody else does, and it is the run it was.
         on_batch: Hears of every batch.
         on_note: Hears of every warning.
         should_stop: Asked after every batch.
@@ -131,6 +130,7 @@ def adapt_stream(
         state = _begin(adapter, inputs, plan)
         began_at, tally = state.position, state.tally
         file = PredictionsFile(plan.out, state.length, plan.classes)
+        on_begin()
 
         def hear(note: str) -> None:
             if tally.note(note):
@@ -238,12 +238,13 @@ class _Session:
             None if self.labels is None else self.labels.of(name, state.position + i)
             for i, name in enumerate(names)
         ]
-        if readable and (state.position // self.plan.batch_size) % COMPARE_EVERY == 0:
+        if readable and state.comparison.wants(state.position // self.plan.batch_size):
             places = [place for place, _ in readable][:COMPARED_IMAGES]
             self._compare(x[:COMPARED_IMAGES], [(batch[p], answers[p], labels[p]) for p in places])
         self.file.append(names, answers)
         state.tally.add(names, answers, labels)
         state.position += len(batch)
+        state.drift.add(state.position, self.adapter)
         state.last_name, state.length = names[-1], self.file.length
         entropies = [answer.entropy for answer in answers if answer.choice is not None]
         return sum(entropies) / len(entropies) if entropies else float("nan")
@@ -252,25 +253,7 @@ class _Session:
         """Ask the source about the same images."""
         with torch.no_grad():
             plain = read_answers(self.source(x))
-        tally = self.state.tally
-        for (item, adapted, label), before in zip(shown, plain, strict=True):
-            if adapted.choice is None or before.choice is None:
-                continue
-            tally.compared += 1
-            if label is not None:
-                right = (1, int(before.choice == label), int(adapted.choice == label))
-                tally.judged = [a + b for a, b in zip(tally.judged, right, strict=True)]
-            if adapted.choice != before.choice:
-                tally.changed += 1
-                if len(tally.examples) < MOST_EXAMPLES and item.pixels is not None:
-                    tally.examples.append(
-                        {
-                            "name": item.name,
-                            "source": self.plan.classes[before.choice],
-                            "adapted": self.plan.classes[adapted.choice],
-                            "image": thumbnail(item.pixels),
-                        }
-                    )
+        self.state.comparison.add(shown, plain, self.plan.classes)
 
     def _snapshot(self, speed: float, entropy: float) -> Snapshot:
         state, adapter = self.state, self.adapter

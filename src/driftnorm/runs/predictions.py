@@ -163,9 +163,6 @@ class Tally:
         predicted: How often each class was predicted.
         confidence: Sum of confidences.
         bins: For each bin of confidence: images, sum of confidences, right ones; labelled only.
-        compared: Images that the source was shown too; ``changed`` had another prediction.
-        judged: Of those, labelled ones; how many the source, and the adapted network, had right.
-        examples: Some of the changed ones.
         notes: Warnings of the adapter.
         seconds: Spent on the stream, over all sessions.
     """
@@ -176,10 +173,6 @@ class Tally:
     predicted: list[int] = dataclasses.field(default_factory=list)
     confidence: float = 0.0
     bins: list[list[float]] = dataclasses.field(default_factory=lambda: [[0, 0.0, 0]] * BINS)
-    compared: int = 0
-    changed: int = 0
-    judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
-    examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     course: Course = dataclasses.field(default_factory=Course)

@@ -19,6 +19,8 @@ from driftnorm.adapter import Adapter
 from driftnorm.data.atomic import write_atomically
 from driftnorm.data.image_set import DataError
 from driftnorm.models._files import read_any
+from driftnorm.runs.comparing import Comparison
+from driftnorm.runs.drift import DriftCourse
 from driftnorm.runs.predictions import Tally
 
 __all__ = ["RunState", "load_adapter", "read_state", "save_adapter", "save_state"]
@@ -36,6 +38,8 @@ class RunState:
         last_name: Name of the last one.
         length: Bytes of the CSV file that hold them.
         tally: What they add up to.
+        comparison: What the source says to some of them.
+        drift: How the statistics moved.
     """
 
     settings: Mapping[str, Any]
@@ -43,6 +47,8 @@ class RunState:
     last_name: str = ""
     length: int = 0
     tally: Tally = dataclasses.field(default_factory=Tally)
+    comparison: Comparison = dataclasses.field(default_factory=Comparison)
+    drift: DriftCourse = dataclasses.field(default_factory=DriftCourse)
 
     def check_settings(self, settings: Mapping[str, Any], out: Path) -> None:
         """Refuse to go on with a run that is of something else."""
@@ -69,6 +75,8 @@ def read_state(file: Path) -> tuple[RunState, dict[str, Tensor]]:
     try:
         facts = json.loads(bytes(tensors.pop(FACTS).numpy()))
         facts["tally"] = Tally.from_mapping(facts["tally"])
+        facts["comparison"] = Comparison(**facts["comparison"])
+        facts["drift"] = DriftCourse(**facts["drift"])
         return RunState(**facts), tensors
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
 from driftnorm.adapter import Adapter
-from driftnorm.inputs.contents import Pixels
 from driftnorm.records import environment
+from driftnorm.runs.comparing import Comparison
+from driftnorm.runs.drift import drift_record
 from driftnorm.runs.predictions import Tally
 from driftnorm.runs.state import RunState
 
-__all__ = ["summarized", "thumbnail"]
-
-THUMBNAIL = 96  # pixels
+__all__ = ["summarized"]
 
 
 def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> dict[str, Any]:
     """The record of a run, fit for JSON; `driftnorm.report.gather` says what it means."""
-    tally, settings = state.tally, state.settings
+    tally, compared, settings = state.tally, state.comparison, state.settings
     predicted = tally.images - tally.unreadable
     counts: dict[str, int] = {}
     for name, count in zip(classes, tally.predicted, strict=True):
@@ -40,26 +34,32 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
         "alarms": adapter.alarms,
         "bad_batches": adapter.bad_batches,
         "frozen": adapter.frozen,
-        "compared": tally.compared,
-        "compared_changed": tally.changed,
+        "compared": compared.images,
+        "compared_changed": compared.changed,
         "mean_confidence": tally.confidence / predicted if predicted else None,
         "config": dict(settings),
         "classes": counts,
         "batches_a_point": tally.course.width,
         "entropy": tally.course.entropy(),
-        "examples": tally.examples,
+        "examples": compared.examples,
         "notes": tally.notes,
         "seconds": tally.seconds,
         "environment": environment(),
     }
-    return record | _with_labels(tally)
+    if compared.images:
+        pairs = {"entropy": compared.entropy, "confidence": compared.confidence}
+        for what, (source, adapted) in pairs.items():
+            record[f"compared_{what}_source"] = source / compared.images
+            record[f"compared_{what}_adapted"] = adapted / compared.images
+    record |= drift_record(state.drift, tally.images, adapter)
+    return record | _with_labels(tally, compared, settings.get("labels") is not None)
 
 
-def _with_labels(tally: Tally) -> dict[str, Any]:
+def _with_labels(tally: Tally, compared: Comparison, wanted: bool) -> dict[str, Any]:
     labelled = sum(count for count, _, _ in tally.bins)
     if not labelled:
-        return {}
-    judged, source, adapted = tally.judged
+        return {"labelled": 0, "accuracy": None} if wanted else {}
+    judged, source, adapted = compared.judged
     facts: dict[str, Any] = {
         "labelled": labelled,
         "accuracy": sum(right for _, _, right in tally.bins) / labelled,
@@ -82,20 +82,5 @@ def _verdict(state: RunState) -> str:
     text = f"{method} predicted on {tally.images - tally.unreadable:,} images"
     if tally.unreadable:
         text += f", {tally.unreadable:,} could not be read"
-    if tally.compared:
-        share = 100 * tally.changed / tally.compared
-        text += (
-            f"; on {tally.compared:,} of them that the source was asked about too, it "
-            f"answers {share:.1f} % differently"
-        )
-    return text + "."
-
-
-def thumbnail(pixels: Pixels) -> str:
-    """A small JPEG as a ``data:`` address."""
-    as_bytes = pixels if pixels.dtype == np.uint8 else np.rint(pixels * 255).astype(np.uint8)
-    picture = Image.fromarray(as_bytes)
-    picture.thumbnail((THUMBNAIL, THUMBNAIL))
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=85)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    text += "."
+    return f"{text} {state.comparison.sentence()}" if state.comparison.images else text

@@ -1,0 +1,85 @@
+"""The source's answers beside the adapted network's, on a sample of the stream."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from driftnorm.inputs import Item
+from driftnorm.runs.predictions import Answer
+from driftnorm.runs.thumbnails import thumbnail
+
+__all__ = ["COMPARED_IMAGES", "Comparison"]
+
+# Every batch until so many images are compared: a short run is judged by more than one batch.
+# Then one batch in 32, which with 32 images of 64 costs 1.6 % of the forward passes.
+ENOUGH = 128
+COMPARED_IMAGES, COMPARE_EVERY = 32, 32
+MOST_EXAMPLES = 12
+
+
+@dataclasses.dataclass
+class Comparison:
+    """Sums over the images that both networks answered; all of it fit for JSON.
+
+    Attributes:
+        images: How many; ``changed`` of them have another predicted class.
+        entropy: Of the source, of the adapted network; shares of the maximum, summed.
+        confidence: Likewise.
+        judged: Labelled ones; how many the source, and the adapted network, had right.
+        examples: Some of the changed ones.
+    """
+
+    images: int = 0
+    changed: int = 0
+    entropy: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
+    confidence: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
+    judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
+    examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+    def wants(self, batch: int) -> bool:
+        """Whether the source should be asked about the batch of this number, from 0 on."""
+        return self.images < ENOUGH or batch % COMPARE_EVERY == 0
+
+    def add(
+        self,
+        shown: Sequence[tuple[Item, Answer, int | None]],
+        before: Sequence[Answer],
+        classes: Sequence[str],
+    ) -> None:
+        """Count images with the adapted network's answers and labels, and the source's answers."""
+        for (item, after, label), source in zip(shown, before, strict=True):
+            if after.choice is None or source.choice is None:
+                continue
+            self.images += 1
+            self.entropy = [self.entropy[0] + source.entropy, self.entropy[1] + after.entropy]
+            self.confidence = [
+                self.confidence[0] + source.confidence,
+                self.confidence[1] + after.confidence,
+            ]
+            if label is not None:
+                right = (1, int(source.choice == label), int(after.choice == label))
+                self.judged = [a + b for a, b in zip(self.judged, right, strict=True)]
+            if after.choice != source.choice:
+                self.changed += 1
+                if len(self.examples) < MOST_EXAMPLES and item.pixels is not None:
+                    names = {"source": classes[source.choice], "adapted": classes[after.choice]}
+                    self.examples.append(
+                        {"name": item.name, **names, "image": thumbnail(item.pixels)}
+                    )
+
+    def sentence(self) -> str:
+        """What adapting changed on the sample, without claiming that it is better."""
+        entropy = [total / self.images for total in self.entropy]
+        confidence = [100 * total / self.images for total in self.confidence]
+        how = (
+            "surer, which is no proof of being right"
+            if entropy[1] < entropy[0]
+            else "not surer, so nothing here says that adapting helps"
+        )
+        return (
+            f"On {self.images:,} images that the source was asked about too, "
+            f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
+            f"from {entropy[0]:.3f} to {entropy[1]:.3f} of its maximum and mean confidence from "
+            f"{confidence[0]:.1f} to {confidence[1]:.1f} %: {how}."
+        )

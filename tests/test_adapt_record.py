@@ -1,0 +1,121 @@
+"""What an adapt run says about itself: drift by layer, the source beside it, the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from own_network import WANTED, drifting, run
+
+import driftnorm
+from driftnorm.diagnosis.drift import channel_distance
+from driftnorm.functional import Moments
+from driftnorm.inputs import Item
+from driftnorm.models import Normalized
+from driftnorm.report.page import make_report
+from driftnorm.runs.comparing import COMPARE_EVERY, COMPARED_IMAGES, ENOUGH, Comparison
+from driftnorm.runs.drift import MOST_POINTS, DriftCourse, layer_distances
+from driftnorm.runs.predictions import Answer
+
+
+def record_of(home: Path, images: np.ndarray, **options: object) -> dict[str, Any]:
+    np.save(home / "x.npy", images)
+    run(home, home / "x.npy", "a.csv", fresh=True, **options)
+    found: dict[str, Any] = json.loads((home / "a.run" / "run.json").read_text())
+    return found
+
+
+# --------------------------------------------------------------------------- drift
+
+
+def test_drift_is_the_distance_of_the_tracked_statistics(home: Path) -> None:
+    from driftnorm_test_network import build
+
+    images = drifting(160)
+    record = record_of(home, images, method="bn:running=True")
+    network = Normalized(build(), WANTED.mean, WANTED.std).eval()
+    adapter = driftnorm.adapt(network, "bn", running=True, seed=0)
+    for batch in torch.tensor(images).permute(0, 3, 1, 2).div(255).split(16):
+        adapter(batch)
+    first = adapter.converted.layers["network.1"]
+    source, tracked = network.network[1], first.tracked
+    expected = channel_distance(
+        Moments(source.running_mean, source.running_var),
+        Moments(tracked.mean, tracked.var),
+        source.eps,
+    )
+    layer = record["drift"][0]
+    assert [each["layer"] for each in record["drift"]] == ["network.1", "network.4"]
+    assert layer["mean"] == pytest.approx(float(expected.mean()), rel=1e-4)
+    assert layer["max"] == pytest.approx(float(expected.max()), rel=1e-4)
+    assert layer["along"][-1] == layer["mean"]
+    assert record["drift_points"] == [str(seen) for seen in range(16, 161, 16)]
+
+
+def test_the_source_has_no_drift_to_show(home: Path) -> None:
+    assert "drift" not in record_of(home, drifting(40), method="source")
+
+
+def test_the_course_of_the_drift_stays_small(home: Path) -> None:
+    from driftnorm_test_network import build
+
+    adapter = driftnorm.adapt(build(), "bn")
+    assert set(layer_distances(adapter).values()) == {None}
+    course = DriftCourse()
+    for number in range(1, 1001):
+        course.add(number, adapter)
+        assert len(course.points) <= MOST_POINTS
+        assert course.points[-1][0] > number - course.width
+    seen = [images for images, _ in course.points]
+    assert seen == [*range(course.width, 1001, course.width)]
+
+
+# --------------------------------------------------------------------------- the source beside it
+
+
+def test_short_runs_are_compared_more_and_long_ones_cost_little() -> None:
+    comparison, asked, batches = Comparison(), 0, 4000
+    for number in range(batches):
+        if comparison.wants(number):
+            comparison.images += COMPARED_IMAGES
+            asked += COMPARED_IMAGES
+    assert asked / (64 * batches) < 0.02
+    assert Comparison(images=ENOUGH - 1).wants(1)
+    assert not Comparison(images=ENOUGH).wants(1)
+    assert Comparison(images=ENOUGH).wants(COMPARE_EVERY)
+
+
+def test_what_changed_is_said_in_one_honest_sentence() -> None:
+    comparison = Comparison()
+    item = Item("x", np.zeros((8, 8, 3), np.uint8))
+    before = [Answer(0, 0.5, 0.9), Answer(1, 0.6, 0.7), Answer(None, error="not finite")]
+    after = [Answer(1, 0.9, 0.3), Answer(1, 0.8, 0.5), Answer(1, 0.8, 0.5)]
+    comparison.add([(item, answer, 1) for answer in after], before, ("cat", "dog"))
+    assert (comparison.images, comparison.changed, comparison.judged) == (2, 1, [2, 1, 2])
+    assert [(e["source"], e["adapted"]) for e in comparison.examples] == [("cat", "dog")]
+    said = comparison.sentence()
+    assert "50.0 % of the answers differ" in said
+    assert "from 0.800 to 0.400 of its maximum" in said
+    assert "from 55.0 to 85.0 %" in said
+    assert said.endswith("surer, which is no proof of being right.")
+    assert said.count(". ") == 0
+    other = Comparison(2, entropy=[0.2, 0.8], confidence=[1.8, 1.2])
+    assert other.sentence().endswith("nothing here says that adapting helps.")
+
+
+def test_the_report_of_a_real_run_shows_it_all(home: Path) -> None:
+    record = record_of(home, drifting(400), method="gprebn", labels=None)
+    assert record["compared"] == ENOUGH
+    page = make_report([home / "a.run"])
+    assert "Drift of the statistics" in page
+    assert "mean drift, images seen" in page
+    tips = re.findall(r"<title>network\.4, ([\d,]+): ", page)
+    assert tips == record["drift_points"]
+    assert "entropy, share of its maximum" in page
+    assert "nats" not in page
+    assert "which is no proof" in page or "nothing here says" in page
