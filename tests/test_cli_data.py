@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from data_files import CONTENT, toy_archive, toy_dataset, tree, write_cifar_c, write_npz
 from rich.console import Console
@@ -62,6 +63,27 @@ def test_check_exits_with_one(toy, capsys) -> None:
     with pytest.raises(SystemExit):
         run("check", "cifar-10-c", "c")
     assert "snow.npy is not there" in capsys.readouterr().out
+
+
+def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
+    for split, each in (("train", 500), ("test", 100)):
+        fine = np.repeat(np.arange(100, dtype=np.uint8), each)
+        records = np.zeros((len(fine), 2 + 3072), dtype=np.uint8)
+        records[:, 1] = fine
+        records.tofile(toy / f"{split}.bin")
+    run("check", "cifar-100", ".")
+    assert capsys.readouterr().out == ". is a sound cifar-100.\n"
+    records[0, 1] = 99
+    records.tofile(toy / "test.bin")
+    (toy / "train.bin").unlink()
+    with pytest.raises(SystemExit):
+        run("check", "cifar-100", ".")
+    shown = capsys.readouterr().out
+    assert "train.bin is not there" in shown
+    assert "every class must have 100 images, but 'apple' has 99; 2 classes are wrong" in shown
+    with pytest.raises(SystemExit):
+        run("check", "imagenet-c", ".")
+    assert "holds no corruption such as fog/5" in capsys.readouterr().out
 
 
 def test_corrupt(tmp_path, capsys, monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """The released layouts of CIFAR-10-C and ImageNet-C, and corruption on the fly."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 from data_files import random_images, write_cifar_c, write_npz, write_pictures
 from PIL import Image
 
+from driftnorm.data.check_form import check_imagenet_c
 from driftnorm.data.cifar_c import check_cifar_c, load_cifar_c
 from driftnorm.data.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.data.corrupted import corrupted
+from driftnorm.data.generate import generate
 from driftnorm.data.image_set import DataError
-from driftnorm.data.imagenet_c import load_imagenet_c
+from driftnorm.data.imagenet_c import is_imagenet, load_imagenet_c
 from driftnorm.data.npz import load_npz
 from driftnorm.data.pictures import jpeg_bytes, load_pictures, read_cropped
 from driftnorm.shifts import CORRUPTIONS, corrupt
@@ -156,7 +159,7 @@ def test_imagenet_c_all_of_it(tmp_path, group) -> None:
     write_imagenet_c(tmp_path / group)
     loaded = load_imagenet_c(tmp_path, "fog", 5)
     assert len(loaded) == 12
-    assert loaded.name == "imagenet-c/fog/5"
+    assert loaded.name == f"own {tmp_path.name}-c/fog/5"  # other classes than ImageNet's
     assert loaded.classes == ("n00", "n01", "n02", "n03")
     assert loaded.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     first = next(loaded.batches(5))
@@ -207,3 +210,48 @@ def test_imagenet_c_says_what_is_wrong(tmp_path) -> None:
     (tmp_path / "empty" / "fog" / "1").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no pictures"):
         load_imagenet_c(tmp_path / "empty", "fog", 1)
+
+
+WNIDS = tuple(f"n{number:08d}" for number in range(1000))
+
+
+def test_imagenet_c_with_some_of_its_classes_needs_them_all_named(tmp_path) -> None:
+    names = [f"{wnid}/{number}.JPEG" for wnid in WNIDS[5:7] for number in range(2)]
+    write_pictures(tmp_path / "fog" / "1", dict.fromkeys(names, (16, 16)))
+    with pytest.raises(DataError, match=r"has 2 of ImageNet's 1,000 class folders.*`--classes`"):
+        load_imagenet_c(tmp_path, "fog", 1)
+    loaded = load_imagenet_c(tmp_path, "fog", 1, classes=WNIDS)
+    assert loaded.name == "imagenet-c/fog/1"
+    assert loaded.labels.tolist() == [5, 5, 6, 6]
+    assert is_imagenet(WNIDS)
+    assert not is_imagenet(WNIDS[:-1])
+    assert not is_imagenet((*WNIDS[:-1], "cat"))
+
+
+def test_generated_pictures_keep_the_numbers_of_all_classes(tmp_path) -> None:
+    write_pictures(tmp_path / "pets", {f"{c}/{i}.png": (30, 30) for c in "abc" for i in range(2)})
+    made = generate(
+        tmp_path / "pets", tmp_path / "c", corruptions=["contrast"], severities=[1], workers=1
+    )
+    assert made.count == 6
+    shutil.rmtree(tmp_path / "c" / "contrast" / "1" / "b")
+    loaded = load_imagenet_c(tmp_path / "c", "contrast", 1)
+    assert loaded.classes == ("a", "b", "c")
+    assert loaded.labels.tolist() == [0, 0, 2, 2]
+
+
+def test_check_imagenet_c(tmp_path) -> None:
+    assert "is no folder" in check_imagenet_c(tmp_path / "nowhere")[0]
+    assert "holds no corruption such as fog/5" in check_imagenet_c(tmp_path)[-1]
+    pictures = {f"a/{number}.JPEG": (16, 16) for number in range(2)}
+    write_pictures(tmp_path / "weather" / "fog" / "5", pictures)
+    problems = check_imagenet_c(tmp_path)
+    assert len(problems) == 75
+    assert "fog/1 is missing." in problems
+    assert any("not named like ImageNet's 1,000 classes" in problem for problem in problems)
+    source = tmp_path / "pets"
+    write_pictures(source, {f"a/{number}.png": (30, 30) for number in range(3)})
+    generate(source, tmp_path / "c", corruptions=["contrast"], severities=[1, 5], workers=1)
+    assert check_imagenet_c(tmp_path / "c") == []
+    (tmp_path / "c" / "contrast" / "5" / "a" / "1.JPEG").unlink()
+    assert check_imagenet_c(tmp_path / "c") == ["contrast/5 must have 3 pictures, found 2."]

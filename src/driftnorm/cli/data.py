@@ -12,6 +12,7 @@ from rich.table import Table
 
 from driftnorm.cli.progress import Bar
 from driftnorm.data.check import check_folder
+from driftnorm.data.check_form import check_cifar100, check_imagenet_c
 from driftnorm.data.cifar_c import check_cifar_c
 from driftnorm.data.fetch import fetch
 from driftnorm.data.sources import DATASETS, find_dataset
@@ -20,7 +21,9 @@ from driftnorm.domains.known import KNOWN_SETS
 
 __all__ = ["app"]
 
-_RELEASED = ("cifar-10-c", "cifar-100-c")
+_ARRAYS = ("cifar-10-c", "cifar-100-c")
+_PICTURES = "imagenet-c"
+_CIFAR100 = "cifar-100"
 
 app = cyclopts.App(name="data", help="List, get and check data sets.")
 
@@ -35,8 +38,8 @@ def list_datasets() -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"`driftnorm data check` also knows {' and '.join(_RELEASED)} in their released layout, "
-        "which `driftnorm corrupt` generates, the domain sets "
+        f"`driftnorm data check` also knows {_CIFAR100}, {', '.join(_ARRAYS)} and {_PICTURES} in "
+        "their released layouts, which `driftnorm corrupt` generates, the domain sets "
         f"{', '.join(KNOWN_SETS)}, and domains for a folder of domain/class/image."
     )
 
@@ -78,15 +81,20 @@ def check(name: str, folder: Path) -> None:
     Parameters
     ----------
     name
-        Which data set it should be; cifar-10-c or cifar-100-c for corrupted data in the released
-        layout; PACS, VLCS, OfficeHome, TerraIncognita, or domains for any folder of
-        domain/class/image.
+        Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
+        data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita, or domains for any
+        folder of domain/class/image.
     folder
         Where it is.
     """
     console = Console()
-    if name in _RELEASED:
+    if name in _ARRAYS:
         problems = check_cifar_c(folder, name)
+    elif name == _CIFAR100:
+        problems = check_cifar100(folder)
+    elif name == _PICTURES:
+        with Bar(console) as bar:
+            problems = check_imagenet_c(folder, bar)
     elif name == "domains" or name.lower() in map(str.lower, KNOWN_SETS):
         with Bar(console) as bar:
             found = check_domains(folder, None if name == "domains" else name, progress=bar)

@@ -19,7 +19,7 @@ from driftnorm.data.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 from driftnorm.shifts._common import Integers, Pixels
 
-__all__ = ["check_cifar_c", "load_cifar_c"]
+__all__ = ["check_cifar_c", "holds_cifar_c", "load_cifar_c"]
 
 _RELEASED_ROWS = 10_000
 _RELEASED_SHAPE = (32, 32, 3)
@@ -56,6 +56,12 @@ def load_cifar_c(
         np.arange(len(labels), dtype=np.int64),
         frost_note(corruption, frost),
     ).first(count)
+
+
+def holds_cifar_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:
+    """Whether a folder has a corruption at a severity, in whichever file."""
+    files = (array_file(Path(folder), corruption), part_file(Path(folder), corruption, severity))
+    return severity in SEVERITIES and any(file.is_file() for file in files)
 
 
 def check_cifar_c(folder: str | os.PathLike[str], name: str = "cifar-10-c") -> list[str]:
