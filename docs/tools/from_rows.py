@@ -167,19 +167,32 @@ def guard() -> str:
 
 # --------------------------------------------------------------------------- robustness
 
+_NOT_MEASURED = (
+    "Not measured yet: there are no rows in `docs/rows/robustness-*.jsonl`. "
+    "`python benchmarks/evidence_robustness.py run` measures them."
+)
+
+
+def robustness_rows() -> list[Row]:
+    """All that were measured on whole test sets; slices are for the comparison of networks."""
+    found = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    most = max((row.cell.protocol.count for row in found), default=0)
+    return [row for row in found if row.cell.protocol.count == most]
+
+
+def claims() -> str:
+    """The paper's claims about robustness, a table for each network and data set."""
+    own = [row for row in robustness_rows() if row.cell.protocol.batch_size == 200]
+    made = _tables("claims", own, lambda row: (row.cell.protocol.data, row.cell.model))
+    return "\n\n".join(made) or _NOT_MEASURED
+
 
 def robustness() -> str:
     """What the robustness rows say, as far as there are any."""
-    found = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
-    # Slices of the test set are for the comparison of networks, on the page of the runs.
-    most = max((row.cell.protocol.count for row in found), default=0)
-    rows = [row for row in found if row.cell.protocol.count == most]
+    rows = robustness_rows()
     tables = [*_summaries(rows), *_batch_sizes(rows)]
     if not tables:
-        return (
-            "Not measured yet: there are no rows in `docs/rows/robustness-*.jsonl`. "
-            "`python benchmarks/evidence_robustness.py run` measures them."
-        )
+        return _NOT_MEASURED
     page = DOCS / "robustness.md"
     more = ["[All tables of the robustness runs](robustness.md)."] if page.exists() else []
     return "\n\n".join([*tables, *more])
@@ -271,6 +284,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "small-batches": small_batches,
     "guard": guard,
     "robustness": robustness,
+    "claims": claims,
     "concept-statistics": concept_statistics,
     "concept-gradient": concept_gradient,
     "concept-rates": concept_rates,
