@@ -96,6 +96,13 @@ train.command(
     help="Train on all domains but the tested one.",
 )
 app.command(train)
+sweep = cyclopts.App(name="sweep", help="Train many networks, to choose among them.")
+sweep.command(
+    "driftnorm.cli.sweep_domains:sweep_domains",
+    name="domains",
+    help="Train algorithms on domains with DomainBed's random search.",
+)
+app.command(sweep)
 
 
 def main() -> None:

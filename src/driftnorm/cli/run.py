@@ -20,7 +20,7 @@ CHANGES = "Arguments of the command that win over the file's, such as --out else
 # The commands whose run folders keep a config.
 REPEATABLE = (
     *("bench robustness", "bench domains", "bench fine-tuned"),
-    *("train robust", "train domains", "adapt"),
+    *("train robust", "train domains", "sweep domains", "adapt"),
 )
 
 

@@ -19,7 +19,7 @@ from driftnorm.shifts._common import Integers, Pixels
 from driftnorm.training.batches import random_numbers
 from driftnorm.training.standard import unit
 
-__all__ = ["Batches", "DomainArray", "DomainArrays", "evaluation_batches"]
+__all__ = ["EVALUATION_BATCH", "Batches", "DomainArray", "DomainArrays", "evaluation_batches"]
 
 EVALUATION_BATCH = 64
 

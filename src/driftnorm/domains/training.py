@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +24,13 @@ from driftnorm.data.atomic import write_atomically
 from driftnorm.domains.algorithm import Algorithm, DomainBatch, Minibatch
 from driftnorm.domains.algorithms import find_algorithm
 from driftnorm.domains.algorithms.swad import SWAD, reestimate_statistics
-from driftnorm.domains.arrays import Batches, DomainArray, DomainArrays, evaluation_batches
+from driftnorm.domains.arrays import (
+    EVALUATION_BATCH,
+    Batches,
+    DomainArray,
+    DomainArrays,
+    evaluation_batches,
+)
 from driftnorm.domains.backbones import backbone
 from driftnorm.domains.network import BatchNormMode, DomainNetwork
 from driftnorm.models import Normalized, Preprocessing, save_checkpoint
@@ -33,7 +40,7 @@ from driftnorm.training.batches import random_numbers
 from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 
-__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE", "DomainTraining", "Features", "Outcome"]
+__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE", "Cost", "DomainTraining", "Features", "Outcome"]
 
 Features: TypeAlias = Literal["trained", "fixed"]
 BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
@@ -56,6 +63,13 @@ class Outcome:
     def files(self) -> list[Path]:
         """The networks that were kept."""
         return [path for name in (BEST, LAST, SWAD_FILE) if (path := self.folder / name).exists()]
+
+
+class Cost(NamedTuple):
+    """Seconds of one step, and of evaluating one image."""
+
+    step: float
+    image: float
 
 
 @dataclass(frozen=True)
@@ -124,16 +138,38 @@ class DomainTraining:
         folder: Path,
         *,
         budget_seconds: float | None = None,
+        more_seconds: float | None = None,
         checkpoint_seconds: float = 60.0,
         hooks: Hooks | None = None,
     ) -> Outcome:
-        """Train, or go on where a killed run was."""
+        """Train, or go on where a killed run was.
+
+        Args:
+            arrays: The data.
+            folder: Of the run.
+            budget_seconds: Stop when the run took so long, over all resumptions.
+            more_seconds: Stop so long from now on, whatever it took before.
+            checkpoint_seconds: Between checkpoints.
+            hooks: Called as training goes on.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         run = _Run(self, arrays, folder, hooks or Hooks())
         finished = run.finished()
         if finished is not None:
             return finished
-        return run.train(budget_seconds, checkpoint_seconds)
+        return run.train(budget_seconds, more_seconds, checkpoint_seconds)
+
+    def finished(self, arrays: DomainArrays, folder: Path) -> Outcome | None:
+        """What the run left in its folder, or None if it is not done.
+
+        Raises:
+            ValueError: The folder holds another run.
+        """
+        return _Run(self, arrays, folder, Hooks()).finished()
+
+    def timed(self, arrays: DomainArrays) -> Cost:
+        """Take two steps, of which the first only warms up, and measure the second."""
+        return _Run(self, arrays, Path(), Hooks()).timed()
 
     def identity(self, arrays: DomainArrays) -> dict[str, Any]:
         """What makes the run this run; where data and weights lie is not part of it."""
@@ -189,7 +225,29 @@ class _Run:
             )
         return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
 
-    def train(self, budget_seconds: float | None, checkpoint_seconds: float) -> Outcome:
+    def timed(self) -> Cost:
+        """One step and one evaluation batch; nothing is kept."""
+        algorithm = self._build()
+        state, source = TrainState(algorithm, algorithm.optimizers()), self._source()
+        algorithm.train()
+        with torch.random.fork_rng(devices=[]):
+            _step(state, source(0))
+            begun = time.perf_counter()
+            _step(state, source(1))
+            step = time.perf_counter() - begun
+        algorithm.eval()
+        domain, split = self.arrays.domains[self.trained[0]], self.splits[self.trained[0]]
+        positions = split.inner[:EVALUATION_BATCH]
+        begun = time.perf_counter()
+        self._score(algorithm, domain, positions, False)
+        return Cost(step, (time.perf_counter() - begun) / len(positions))
+
+    def train(
+        self,
+        budget_seconds: float | None,
+        more_seconds: float | None,
+        checkpoint_seconds: float,
+    ) -> Outcome:
         """From the last checkpoint on, or from the start."""
         plan = self.plan
         algorithm = self._build()
@@ -197,9 +255,10 @@ class _Run:
         keeper = ResumeFile(self.folder / _RESUME, plan.identity(self.arrays))
         progress = keeper.restore(state) if keeper.path.exists() else Progress(plan.steps)
         self._stop = isinstance(algorithm, SWAD) and algorithm.valley.dead
+        limits = [None if more_seconds is None else progress.seconds + more_seconds, budget_seconds]
         settings = LoopSettings(
             plan.seed,
-            budget_seconds=budget_seconds,
+            budget_seconds=min((limit for limit in limits if limit is not None), default=None),
             checkpoint_seconds=checkpoint_seconds,
             record_every=plan.evaluate_every,
         )

@@ -1,0 +1,198 @@
+"""``driftnorm sweep domains``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from driftnorm.cli.bench_robustness import Many
+from driftnorm.cli.concluding import Quiet, open_console
+from driftnorm.cli.progress import Bar
+from driftnorm.data.processes import available_cores
+from driftnorm.domains.arrays import DomainArrays
+from driftnorm.domains.network import BatchNormMode
+from driftnorm.domains.plans import PlanOptions
+from driftnorm.domains.sweep import FAILED, Job, Sweep, estimated_seconds
+from driftnorm.domains.training import Features
+from driftnorm.launch import LAUNCHERS
+from driftnorm.runs.config import keep_config
+
+__all__ = ["sweep_domains"]
+
+
+def sweep_domains(
+    *,
+    data: str,
+    algorithms: Annotated[list[str], Many],
+    test_domains: Annotated[list[str] | None, Many] = None,
+    hparams: int = 20,
+    trials: int = 3,
+    leave_one_out: bool = False,
+    backbone: str | None = None,
+    weights: str | None = None,
+    batch_norm: BatchNormMode | None = None,
+    features: Features = "trained",
+    size: int = 224,
+    steps: int | None = None,
+    evaluate_every: int | None = None,
+    every_split: bool = True,
+    augmented_validation: bool = False,
+    hours: float | None = None,
+    dry_run: bool = False,
+    workers: int | None = None,
+    cache: str | None = None,
+    out: Path = Path("runs/sweep"),
+    quiet: Quiet = False,
+) -> None:
+    """Train algorithms with DomainBed's random search; stopped and started again, it goes on.
+
+    Every target domain x algorithm x configuration x trial is one training. `driftnorm table
+    selected-training` and its likes choose among them.
+
+    Parameters
+    ----------
+    data
+        As in `driftnorm train domains`.
+    algorithms
+        One or more of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
+    test_domains
+        The targets; default: each domain in turn.
+    hparams
+        Configurations of hyper-parameters: the first is DomainBed's defaults, others are drawn.
+    trials
+        Splits of the data, each with draws of its own.
+    leave_one_out
+        Train also without every two domains, which selected-leave-one-out needs.
+    backbone
+        resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn; default:
+        resnet50, for digits mnist-gn.
+    weights
+        A file of pre-trained weights, or "timm", "torchvision", "package".
+    batch_norm
+        frozen, trained or fused; default: frozen, for digits trained.
+    features
+        trained, or fixed: only the classifier is trained.
+    size
+        Side of the images in pixels.
+    steps
+        Default: 5001.
+    evaluate_every
+        Steps between evaluations; default: 300, for digits and SWAD 100.
+    every_split
+        Evaluate every split of every domain; the tables selected-* need the target's.
+    augmented_validation
+        Augment held-out images of training domains, as DomainBed does.
+    hours
+        Time budget: then no training starts, and those at work stop; the same command goes on.
+    dry_run
+        Print the trainings and an estimate of the hours, and stop.
+    workers
+        Processes, one thread each; default: one a core.
+    cache
+        Folder for decoded images.
+    out
+        Folder for the trainings, a folder for each.
+    """
+    given = dict(locals())
+    options = PlanOptions(
+        data=data,
+        backbone=backbone,
+        weights=weights,
+        batch_norm=batch_norm,
+        steps=steps,
+        evaluate_every=evaluate_every,
+        every_split=every_split,
+        augmented_validation=augmented_validation,
+        features=features,
+    )
+    sweep = Sweep(
+        options,
+        tuple(algorithms),
+        tuple(test_domains or ()),
+        hparams,
+        trials,
+        leave_one_out,
+        size,
+        cache,
+    )
+    console = open_console(quiet, False)
+    with Bar(console) as bar:
+        arrays = sweep.arrays(bar)
+    every, missing = len(sweep.jobs(arrays)), sweep.missing(out, arrays)
+    console.print(f"{every} trainings, {every - len(missing)} done already.")
+    workers = workers or available_cores()
+    if dry_run:
+        _estimate(console, missing, arrays, workers)
+        return
+    keep_config(out, "sweep domains", given)
+    ends = _run(console, sweep, out, every, len(missing), workers, hours)
+    left = len(missing) - ends["finished"] - ends["failed"]
+    if ends["interrupted"]:
+        raise KeyboardInterrupt
+    if left:
+        console.print(f"Out of time with {left} to go; the same command with more --hours goes on.")
+    console.print(
+        f"{every - left - ends['failed']} of {every} trainings in {out}; {ends['failed']} failed. "
+        "`driftnorm table selected-training` makes a table of them.",
+        markup=False,
+    )
+    if ends["failed"]:
+        raise SystemExit(1)
+
+
+def _run(
+    console: Console,
+    sweep: Sweep,
+    out: Path,
+    every: int,
+    missing: int,
+    workers: int,
+    hours: float | None,
+) -> Counter[str]:
+    """Every training with its progress; returns how many ended how."""
+    ends: Counter[str] = Counter()
+    columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("training", total=every, completed=every - missing)
+        seconds = None if hours is None else 3600 * hours
+        for job, reason, error in sweep.run(out, LAUNCHERS["processes"], workers, seconds=seconds):
+            ends[reason] += 1
+            if reason == "finished":
+                progress.update(task, advance=1, description=f"{job.label} is done")
+            elif reason == "failed":
+                where = out / job.label / FAILED
+                progress.console.print(f"failed: {job.label}: {error} ({where})", markup=False)
+    return ends
+
+
+def _estimate(console: Console, jobs: list[Job], arrays: DomainArrays, workers: int) -> None:
+    if not jobs:
+        console.print("Nothing is left to do.")
+        return
+    for job in jobs:
+        plan = job.plan
+        hparams = ", ".join(
+            f"{name} {value:.3g}"
+            for name, value in (
+                ("lr", plan.lr),
+                ("weight decay", plan.weight_decay),
+                ("batch", plan.batch_size),
+                ("dropout", plan.dropout),
+                *plan.options,
+            )
+        )
+        console.print(f"  {job.label}: {hparams}", markup=False, highlight=False)
+    threads = torch.get_num_threads()
+    if workers > 1:
+        torch.set_num_threads(1)  # as each process will compute
+    seconds = estimated_seconds(jobs, arrays)
+    torch.set_num_threads(threads)
+    console.print(
+        f"{len(jobs)} trainings to run; about {seconds / workers / 3600:.1f} hours with {workers} "
+        "process(es), from one step and one evaluation batch of each algorithm."
+    )
