@@ -58,7 +58,7 @@ def bench_domains(
         with such files.
     table
         Which table to print at the end, and so which methods by default: domains,
-        domains-ablation or domains-fine-tuned.
+        domains-ablation, domains-fine-tuned or domains-claims.
     grid
         full (T3A's values and theta), short, or single (no selection).
     batch_size

@@ -11,13 +11,12 @@ from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftnorm.domains.selection import agrees, select_setting
-from driftnorm.metrics import Interval, paired_interval, standard_error, unpack_bits
+from driftnorm.metrics import Interval, paired_interval, standard_error
 from driftnorm.protocol import together
 from driftnorm.records import Row
-from driftnorm.robustness.comparing import MixedRowsError, check_protocol
+from driftnorm.robustness.comparing import MixedRowsError, check_protocol, right_by_image
 
 __all__ = [
     "FIXED_FEATURES",
@@ -27,9 +26,12 @@ __all__ = [
     "change",
     "change_text",
     "check_protocol_of_streams",
+    "interval_text",
     "mean_text",
     "note_of",
     "of_target",
+    "on_targets",
+    "place_of",
     "targets_of",
     "trained_by",
 ]
@@ -94,7 +96,7 @@ def _models(rows: Sequence[Row]) -> list[list[Row]]:
 
 def targets_of(rows: Sequence[Row]) -> list[str]:
     """The target domains that were met."""
-    found = {row.cell.shift[: -len("/in")] for row in rows if row.cell.shift.endswith("/in")}
+    found = {row.cell.shift[: -len("/in")] for row in on_targets(rows)}
     if not found:
         raise MixedRowsError("no row is of a target domain: the run is not finished.")
     return sorted(found)
@@ -125,35 +127,40 @@ def average(rows: Sequence[Row], targets: Sequence[str]) -> float | None:
 
 def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
     """Gain over another method, paired image by image on the targets both met, in points."""
-    before = {_place(row): _right(row) for row in reference if row.cell.shift.endswith("/in")}
-    gains = [
-        _right(row).astype(np.float64) - before[_place(row)]
-        for row in rows
-        if row.cell.shift.endswith("/in") and _place(row) in before
-    ]
-    if not gains:
+    before = {place_of(row): right_by_image(row) for row in on_targets(reference)}
+    both = [row for row in on_targets(rows) if place_of(row) in before]
+    if not both:
         raise MixedRowsError("no target was met by both methods: the run is not finished.")
-    return Interval(*(100 * value for value in paired_interval(gains)))
+    gains = [right_by_image(row).astype(np.float64) - before[place_of(row)] for row in both]
+    # Another order of a stream shows the same images; another trial splits them anew.
+    images = [(row.cell.shift, trained_by(row)[1]) for row in both]
+    return Interval(*(100 * value for value in paired_interval(gains, images)))
 
 
 def change_text(rows: Sequence[Row], reference: Sequence[Row]) -> str:
     """Such as ``+1.3 [+0.9, +1.7]``."""
-    found = change(rows, reference)
+    return interval_text(change(rows, reference))
+
+
+def interval_text(found: Interval) -> str:
+    """A difference in points with its interval."""
     return f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
 
 
-def _place(row: Row) -> tuple[str, str, int]:
+def on_targets(rows: Sequence[Row]) -> list[Row]:
+    """Those that are results, not validation."""
+    return [row for row in rows if row.cell.shift.endswith("/in")]
+
+
+def place_of(row: Row) -> tuple[str, str, int]:
+    """What must agree between rows that are compared: network, stream, order."""
     return row.cell.model, row.cell.shift, row.cell.seed
-
-
-def _right(row: Row) -> NDArray[np.bool_]:
-    return unpack_bits(row.metrics["correct"], row.metrics["count"])
 
 
 def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must stand beside the numbers."""
     trials = sorted({trained_by(row)[1] for row in rows})
-    protocol = together(row.cell.protocol for row in rows if row.cell.shift.endswith("/in")).text()
+    protocol = together(row.cell.protocol for row in on_targets(rows)).text()
     return (
         f"Accuracy in % on the target's 80 % split. {protocol}; settings selected on the training "
         f"domains' held-out splits after adaptation; trials {trials}, +/- standard error. "

@@ -16,7 +16,6 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-import numpy as np
 from torch import nn
 
 from driftnorm.domains.arrays import DomainArrays, evaluation_batches
@@ -30,7 +29,7 @@ from driftnorm.evaluate import evaluate
 from driftnorm.launch import Launcher, serial
 from driftnorm.method_spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
-from driftnorm.protocol import Protocol
+from driftnorm.protocol import Protocol, stream_order
 from driftnorm.records import Cell, Failure, Row, RowStore, environment
 from driftnorm.shifts._common import Integers
 
@@ -274,7 +273,7 @@ def measure(task: Task) -> Row | Failure:
         arrays = study.arrays(trained)
         domain, part = cell.shift.rsplit("/", 1)
         positions = study.positions(arrays, trained, domain, part)  # type: ignore[arg-type]
-        order = np.random.default_rng(cell.seed).permutation(len(positions))
+        order = stream_order(len(positions), cell.seed)
         stream = evaluation_batches(
             arrays.domains[arrays.index(domain)], positions[order], study.batch_size
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftnorm.domains.claims import METHODS as CLAIMED
+from driftnorm.domains.claims import domains_claims_table
 from driftnorm.domains.comparing import (
     FIXED_FEATURES,
     at_selected,
@@ -96,5 +98,8 @@ DOMAIN_VIEWS = {
         domains_fine_tuned_table,
         FINE_TUNED,
         "fine-tuned networks against those whose classifier alone was trained",
+    ),
+    "domains-claims": View(
+        domains_claims_table, CLAIMED, "the paper's claims about unseen domains, with verdicts"
     ),
 }

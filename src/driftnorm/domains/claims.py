@@ -1,0 +1,200 @@
+"""What the paper claims about unseen domains, and what rows of trained networks say to it.
+
+Claims about methods compare the settings selected for each; claims of the ablations compare them at
+the one setting that was selected for Tent, with target statistics alone (theta 1). The paper's
+numbers are for ERM on PACS, and there they contradict its text on rT3A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from driftnorm.domains.comparing import (
+    FIXED_FEATURES,
+    at_selected,
+    at_tents,
+    average,
+    change,
+    interval_text,
+    note_of,
+    on_targets,
+    place_of,
+    targets_of,
+    trained_by,
+)
+from driftnorm.domains.paper import ADAPTED, SETS
+from driftnorm.records import Row
+from driftnorm.robustness.ablations import TENT_ON_SOURCE, TENT_STOPPED
+from driftnorm.robustness.claims import Claim, verdict
+from driftnorm.robustness.comparing import MixedRowsError
+from driftnorm.tables import Column, Table
+
+__all__ = ["CLAIMS", "METHODS", "DomainClaim", "domains_claims_table"]
+
+Setting: TypeAlias = Literal["selected", "tent's"]
+
+
+class DomainClaim(NamedTuple):
+    """A claim about accuracies, and the settings that it compares.
+
+    Attributes:
+        claim: Which accuracy is higher, lower or alike; the paper's numbers are for ERM on PACS.
+        setting: Of the method.
+        reference: Of what it is compared with.
+    """
+
+    claim: Claim
+    setting: Setting = "selected"
+    reference: Setting = "selected"
+
+
+def _ablation(claim: Claim) -> DomainClaim:
+    return DomainClaim(claim, "tent's", "tent's")
+
+
+CLAIMS = (
+    DomainClaim(Claim("Tent helps", "tent", "source", "higher", "90.2 / 84.7")),
+    DomainClaim(Claim("GpreBN helps", "gprebn", "source", "higher", "88.9 / 84.7")),
+    DomainClaim(Claim("target statistics alone help", "bn", "source", "higher", "85.6 / 84.7")),
+    DomainClaim(Claim("rT3A adds to GpreBN", "gprebn+rt3a", "gprebn", "higher", "86.2 / 88.9")),
+    DomainClaim(
+        Claim(
+            "theta selected on the source costs something where target statistics are good",
+            "gprebn",
+            "gprebn",
+            "lower",
+            "88.9 / 90.5",
+        ),
+        reference="tent's",
+    ),
+    _ablation(
+        Claim(
+            "without a step, running statistics beat the batch's",
+            "bn:running=True",
+            "bn",
+            "higher",
+            "86.0 / 85.6",
+        )
+    ),
+    _ablation(
+        Claim(
+            "with a step, running statistics beat the batch's",
+            "gprebn",
+            "tent",
+            "higher",
+            "90.5 / 90.2",
+        )
+    ),
+    _ablation(
+        Claim(
+            "on batch statistics, the preserved gradient beats the stopped one",
+            "tent",
+            TENT_STOPPED,
+            "higher",
+            "90.2 / 87.6",
+        )
+    ),
+    _ablation(
+        Claim(
+            "on source statistics, the preserved gradient helps",
+            "gprebn:statistics=source",
+            TENT_ON_SOURCE,
+            "higher",
+            "85.8 / 84.6",
+        )
+    ),
+    _ablation(
+        Claim(
+            "exponential and cumulative running statistics are alike",
+            "gprebn:momentum=0.1",
+            "gprebn",
+            "alike",
+            "90.6 / 90.5",
+        )
+    ),
+)
+
+METHODS = tuple(
+    dict.fromkeys(word for each in CLAIMS for word in (each.claim.reference, each.claim.method))
+)
+
+
+def domains_claims_table(rows: Sequence[Row]) -> Table:
+    """Every claim with our difference and a verdict, on the targets that both settings met."""
+    rows = [row for row in rows if not trained_by(row)[0].endswith(FIXED_FEATURES)]
+    selected, with_tent = at_selected(rows), {r.cell.model for r in rows if r.cell.method == "tent"}
+    chosen: dict[Setting, list[Row]] = {
+        "selected": selected,
+        "tent's": at_tents([r for r in rows if r.cell.model in with_tent]) if with_tent else [],
+    }
+    data = rows[0].cell.protocol.data
+    lines: list[tuple[str | float | None, ...]] = [
+        (each.claim.text, algorithm, _words(each), *_judged(each, chosen, data, algorithm))
+        for algorithm in dict.fromkeys(trained_by(row)[0] for row in rows)
+        for each in CLAIMS
+    ]
+    if all(line[-1] == "not measured" for line in lines):
+        raise MixedRowsError(f"a claim compares two of {', '.join(METHODS)}; no network met two.")
+    columns = (
+        Column("claim"),
+        Column("network", align="left"),
+        Column("that is, in accuracy", align="left"),
+        Column("difference, 95 %"),
+        Column("ours", align="left"),
+        Column("on", align="left"),
+        Column("paper", align="left"),
+        Column("verdict", align="left"),
+    )
+    note = f"{note_of(rows)} Paper: ResNet-50 at 224 px."
+    return Table("What the paper claims about unseen domains", columns, tuple(lines), note)
+
+
+def _judged(
+    each: DomainClaim, chosen: dict[Setting, list[Row]], data: str, algorithm: str
+) -> tuple[str, str, str, str, str]:
+    """Difference, our two accuracies, where they are from, the paper's two, verdict."""
+    claim, paper = each.claim, _paper(each, data, algorithm)
+    own, other = (
+        [
+            row
+            for row in on_targets(chosen[setting])
+            if row.cell.method == method and trained_by(row)[0] == algorithm
+        ]
+        for setting, method in (
+            (each.setting, claim.method),
+            (each.reference, claim.reference),
+        )
+    )
+    both = {place_of(row) for row in own} & {place_of(row) for row in other}
+    if not both:
+        return "-", "-", "-", paper, "not measured"
+    own, other = ([row for row in side if place_of(row) in both] for side in (own, other))
+    found, targets = change(own, other), targets_of(own)
+    ours = " / ".join(f"{average(side, targets):.1f}" for side in (own, other))
+    trials = len({trained_by(row)[1] for row in own})
+    met = f"{len(targets)} target(s), {trials} trial(s)"
+    return interval_text(found), ours, met, paper, verdict(claim, found)
+
+
+def _words(each: DomainClaim) -> str:
+    claim = each.claim
+    at = {
+        ("selected", "selected"): "",
+        ("tent's", "tent's"): ", at Tent's setting",
+        ("selected", "tent's"): " at theta 1 and Tent's setting",
+    }[each.setting, each.reference]
+    if claim.expects == "alike":
+        return f"{claim.method} within {claim.margin} of {claim.reference}{at}"
+    return f"{claim.method} {claim.expects} than {claim.reference}{at}"
+
+
+def _paper(each: DomainClaim, data: str, algorithm: str) -> str:
+    """The paper's two numbers for these networks, as far as it prints them."""
+    if (data, algorithm) == ("PACS", "erm"):
+        return each.claim.paper
+    own = "swad" if algorithm == "swad erm" else algorithm
+    pair = [ADAPTED.get((own, method)) for method in (each.claim.method, each.claim.reference)]
+    if data not in SETS or each.reference == "tent's" or None in pair:
+        return "-"
+    return " / ".join(f"{found[SETS.index(data)]:.1f}" for found in pair if found is not None)
