@@ -66,12 +66,38 @@ def test_a_benchmark_for_programs_and_in_silence(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("corruptions", [["frost"], ["contrast", "frost"]])
+FLAT = """
+import torch
+
+class Touchy(torch.nn.Module):
+    def forward(self, x):
+        if 0 < x.std((2, 3)).mean() < 0.07:
+            raise RuntimeError("too flat")
+        return x
+
+def touchy():
+    torch.manual_seed(0)
+    layers = (torch.nn.BatchNorm2d(3), torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+    return torch.nn.Sequential(Touchy(), *layers)
+"""
+
+
+@pytest.mark.parametrize("corruptions", [["contrast"], ["contrast", "gaussian_noise"]])
 def test_a_failure_is_told_even_in_silence(
-    corruptions: list[str], bench: list[object], tmp_path: Path, capsys: Capture
+    corruptions: list[str],
+    bench: list[object],
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = [*bench, "--quiet", "--frost", tmp_path / "nowhere", "--corruptions", *corruptions]
+    (tmp_path / f"flat_{len(corruptions)}.py").write_text(FLAT)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [*bench, "--quiet", "--corruptions", *corruptions]
     words[words.index("--corruptions") : words.index("--severities")] = []
+    words[words.index("--model") : words.index("--methods")] = [
+        "--model",
+        f"flat_{len(corruptions)}:touchy",
+    ]
     with pytest.raises(SystemExit) as ended:
         app([str(word) for word in words], result_action="return_value")
     assert ended.value.code == 1

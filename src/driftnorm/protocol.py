@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Protocol", "stream_order", "together"]
+__all__ = ["Protocol", "stream_order", "text_of", "together"]
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,14 @@ class Protocol:
 
     def text(self) -> str:
         """One line for people."""
-        severities = f"severities {_listed(self.severities)}, " if self.severities else ""
-        return (
-            f"{self.data}, {self.count:,} samples a stream, {severities}{self.order}, "
-            f"batch {self.batch_size}, {self.steps} step{'s' * (self.steps != 1)}, "
-            f"reset {self.reset}, scored {self.predict} the update, seeds {_listed(self.seeds)}"
-        )
+        return _line(self, (self.batch_size,), (self.steps,))
 
     def comparable(self) -> tuple[object, ...]:
-        """What must agree between numbers in one table; severities and seeds are averaged over."""
+        """What must agree between numbers in one table; severities and seeds are averaged over.
+
+        Steps need not: methods that take none record one, and those of a method are in its word
+        or its options. `text_of` lists them.
+        """
         return (self.data, self.count, self.batch_size, self.reset, self.predict)
 
 
@@ -70,9 +69,35 @@ scored before the update, seeds 0 1'
     )
 
 
+def text_of(protocols: Iterable[Protocol]) -> str:
+    """The line of several protocols at once, with everything in which they may differ listed.
+
+    >>> one = Protocol("digits", 10, 5)
+    >>> text_of([one, replace(one, batch_size=8, steps=3)])
+    'digits, 10 samples a stream, as stored, batch 5 8, 1 or 3 steps, reset per shift, \
+scored before the update, seeds 0'
+    """
+    several = list(protocols)
+    sizes = sorted({p.batch_size for p in several})
+    steps = sorted({p.steps for p in several})
+    return _line(together(several), sizes, steps)
+
+
 def stream_order(count: int, seed: int) -> NDArray[np.int64]:
     """Which stored image comes when in a shuffled stream; rows are compared by image with it."""
     return np.random.default_rng(seed).permutation(count)
+
+
+def _line(protocol: Protocol, sizes: Sequence[int], steps: Sequence[int]) -> str:
+    levels = protocol.severities
+    severities = f"severities {_listed(levels)}, " if levels else ""
+    plural = "s" * (max(steps) != 1)
+    return (
+        f"{protocol.data}, {protocol.count:,} samples a stream, {severities}{protocol.order}, "
+        f"batch {' '.join(map(str, sizes))}, {' or '.join(map(str, steps))} step{plural}, "
+        f"reset {protocol.reset}, scored {protocol.predict} the update, "
+        f"seeds {_listed(protocol.seeds)}"
+    )
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

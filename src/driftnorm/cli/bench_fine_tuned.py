@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import available_cores
+from driftnorm.data.processes import checked_workers
 from driftnorm.launch import LAUNCHERS
 from driftnorm.records import Failure, RowStore, load_rows
 from driftnorm.robustness.fine_tuned_study import METHODS, FineTunedStudy
@@ -83,6 +83,7 @@ def bench_fine_tuned(
         Folder for rows, networks and corrupted training images.
     """
     given = dict(locals())
+    processes = checked_workers(workers)
     setting = find_preset("tent-cifar")
     overlays = None if frost is None else str(frost)
     study = FineTunedStudy(
@@ -112,7 +113,7 @@ def bench_fine_tuned(
     console, store = open_console(quiet, as_json), RowStore(out)
     resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}
     keep_config(out, "bench fine-tuned", given | resolved)
-    problems = _run(study, store, console, workers or available_cores())
+    problems = _run(study, store, console, processes)
     wanted = {cell.key: index for index, cell in enumerate(study.cells())}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
     rows.sort(key=lambda row: wanted[row.cell.key])

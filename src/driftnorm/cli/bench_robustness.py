@@ -9,16 +9,17 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import available_cores
+from driftnorm.data.processes import checked_workers
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
-from driftnorm.models import MODELS
-from driftnorm.protocol import together
+from driftnorm.protocol import text_of
 from driftnorm.records import Failure, RowStore, load_rows
 from driftnorm.robustness.grid import Study
 from driftnorm.robustness.presets import find_preset
+from driftnorm.robustness.subject import check_weights
 from driftnorm.robustness.views import VIEWS, find_view
 from driftnorm.runs.config import keep_config
+from driftnorm.runs.opening import read_class_names
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["bench_robustness"]
@@ -37,6 +38,7 @@ def bench_robustness(
     data: Path,
     model: str,
     weights: Path | None = None,
+    pretrained: Annotated[bool, Parameter(negative="")] = False,
     methods: Annotated[list[str] | None, Methods] = None,
     corruptions: Annotated[list[str] | None, Many] = None,
     table: str = "summary",
@@ -47,6 +49,7 @@ def bench_robustness(
     seeds: Annotated[list[int] | None, Many] = None,
     frost: Path | None = None,
     subset: Path | None = None,
+    classes: Path | None = None,
     workers: int | None = None,
     out: Path = Path("runs/robustness"),
     quiet: Quiet = False,
@@ -63,6 +66,8 @@ def bench_robustness(
         A built-in name such as resnet20, timm:NAME, or a driftnorm checkpoint.
     weights
         The model's weights.
+    pretrained
+        Take the weights that timm or torchvision publish for the model.
     corruptions
         Default: the 15 common ones.
     table
@@ -83,28 +88,34 @@ def bench_robustness(
         Folder of frost's overlay pictures, or "procedural".
     subset
         A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
+    classes
+        Of pictures: a file with the names of all class folders in the order of the network's
+        outputs, one a line. Needed where some of the folders are missing.
     workers
         Processes, one thread each; default: one a core.
     out
         Folder for the rows.
     """
     given = dict(locals())
-    if weights is None and model in MODELS:
-        raise ValueError(f"`{model}` is an architecture without weights: give `--weights` FILE.")
+    file = None if weights is None else str(weights)
+    check_weights(model, file, pretrained)
+    processes = checked_workers(workers)
     setting, view = find_preset(preset), find_view(table, VIEWS)
     study = Study(
         data=str(data),
         model=model,
-        weights=None if weights is None else str(weights),
+        weights=file,
         methods=tuple(map(parse_method, methods or view.methods)),
         corruptions=tuple(corruptions or CORRUPTIONS),
         severities=tuple(severities or setting.severities),
         limit=limit,
-        batch_size=batch_size or setting.batch_size,
+        batch_size=setting.batch_size if batch_size is None else batch_size,
         seeds=tuple(seeds or (0,)),
         optimising=setting.optimising,
         frost=None if frost is None else str(frost),
         subset=None if subset is None else str(subset),
+        classes=None if classes is None else read_class_names(classes),
+        pretrained=pretrained,
     )
     console, store = open_console(quiet, as_json), RowStore(out)
     cells = study.cells()
@@ -114,13 +125,13 @@ def bench_robustness(
     resolved["methods"] = [str(method) for method in study.methods]
     keep_config(out, "bench robustness", given | resolved)
     done = sum(map(store.has, cells))
-    protocol = together(cell.protocol for cell in cells).text()
+    protocol = text_of(cell.protocol for cell in cells)
     console.print(f"{len(cells)} cells, {done} done already. {protocol}", markup=False)
     failures = []
     columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("starting", total=len(cells), completed=done)
-        for result in study.run(store, LAUNCHERS["processes"], workers or available_cores()):
+        for result in study.run(store, LAUNCHERS["processes"], processes):
             cell = result.cell
             text = f"{cell.shift} {cell.severity} {cell.method}"
             progress.update(task, advance=1, description=text)

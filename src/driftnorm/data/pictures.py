@@ -76,6 +76,18 @@ class PictureSet:
         """The first ``count`` pictures; all for None."""
         return self.take(first_positions(self.name, len(self), count))
 
+    def renumbered(self, classes: tuple[str, ...]) -> PictureSet:
+        """The same pictures with the numbers that their classes have among ``classes``."""
+        numbers = {name: number for number, name in enumerate(classes)}
+        met = sorted({self.classes[label] for label in self.labels.tolist()})
+        strangers = [name for name in met if name not in numbers]
+        if strangers:
+            raise DataError(
+                f"{self.name}: the folder {strangers[0]!r} is none of the {len(classes)} `classes`."
+            )
+        labels = [numbers[self.classes[label]] for label in self.labels.tolist()]
+        return replace(self, labels=np.array(labels, dtype=np.int64), classes=classes)
+
     def load(self) -> ImageSet:
         """All pictures, read into memory."""
         return self._with(np.stack([*self._pixels()]))

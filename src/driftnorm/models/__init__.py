@@ -7,10 +7,16 @@ torch only; safetensors, timm and torchvision are imported when first needed.
 
 from driftnorm.models._files import CheckpointError
 from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
-from driftnorm.models.loading import load
+from driftnorm.models.loading import load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing
 from driftnorm.models.registry import MODELS, ModelFacts, build
-from driftnorm.models.saved import Checkpoint, open_checkpoint, save_checkpoint, weights_hash
+from driftnorm.models.saved import (
+    Checkpoint,
+    facts_in,
+    open_checkpoint,
+    save_checkpoint,
+    weights_hash,
+)
 from driftnorm.models.sources import resolve
 
 __all__ = [
@@ -21,9 +27,11 @@ __all__ = [
     "Normalized",
     "Preprocessing",
     "build",
+    "facts_in",
     "fit_weights",
     "head_of",
     "load",
+    "load_published",
     "load_weights",
     "matching_architectures",
     "open_checkpoint",

@@ -79,6 +79,30 @@ def load(
     return model.eval()
 
 
+def load_published(spec: str) -> nn.Module:
+    """Builds a timm or torchvision model with the weights that its project publishes for it.
+
+    Args:
+        spec: "timm:NAME" or "torchvision:NAME".
+
+    Returns:
+        The model, as `load` gives it.
+
+    Raises:
+        OSError: The weights could not be had.
+    """
+    family = spec.partition(":")[0]
+    resolve(spec)  # a wrong name is not a failed download
+    try:
+        return load(spec, pretrained=True)
+    except Exception as error:  # each way of downloading fails in its own way
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OSError(
+            f"the weights that {family} publishes for {spec!r} could not be had ({reason}); give a "
+            "file as `weights`."
+        ) from error
+
+
 def _is_file(spec: PathLike) -> bool:
     if isinstance(spec, str) and is_builtin(spec):
         return False

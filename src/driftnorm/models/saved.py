@@ -156,6 +156,12 @@ def open_checkpoint(path: PathLike, *, trust: bool = False) -> Checkpoint:
     return Checkpoint(model, classes, preprocessing, facts, architecture, options, digest)
 
 
+def facts_in(path: PathLike) -> Mapping[str, Any]:
+    """What the training wrote about itself into a file; nothing for files of other origins."""
+    described = _header(Path(path))
+    return {} if described is None else _description(Path(path))["facts"]
+
+
 def weights_hash(weights: Mapping[str, Tensor]) -> str:
     """SHA-256 of names, types, shapes and values, whatever the order or the file format."""
     digest = hashlib.sha256()
@@ -208,13 +214,8 @@ def _check_recipe(
 
 def _description(path: Path) -> dict[str, Any]:
     """Reads and checks the description in the header of a file."""
-    from safetensors import safe_open
-
-    metadata: Mapping[str, str] = {}
-    if identify(path) == "safetensors":
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-    if HEADER_KEY not in metadata:
+    header = _header(path)
+    if header is None:
         matches = matching_architectures(load_weights(path))
         known = f", e.g. {matches[0]!r} whose names it has" if matches else ""
         raise CheckpointError(
@@ -223,7 +224,7 @@ def _description(path: Path) -> dict[str, Any]:
             f"load(NAME, weights={str(path)!r}).",
         )
     try:
-        description = json.loads(metadata[HEADER_KEY])
+        description = json.loads(header)
     except ValueError as error:
         raise CheckpointError("damaged", f"{path}: its description is no JSON: {error}.") from error
     version = description.get("format") if isinstance(description, dict) else None
@@ -239,6 +240,16 @@ def _description(path: Path) -> dict[str, Any]:
                 "damaged", f"{path}: its description has no {key!r} of type {kind.__name__}."
             )
     return dict(description)
+
+
+def _header(path: Path) -> str | None:
+    """The description as it stands in a file, or None if it has none."""
+    from safetensors import safe_open
+
+    if identify(path) != "safetensors":
+        return None
+    with safe_open(path, framework="pt") as file:
+        return (file.metadata() or {}).get(HEADER_KEY)
 
 
 def _as_json(description: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftnorm.metrics import Interval, paired_interval, unpack_bits
-from driftnorm.protocol import Protocol, stream_order, together
+from driftnorm.protocol import Protocol, stream_order, text_of
 from driftnorm.records import Row
+from driftnorm.robustness.shift_names import corruption_of
 from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 ALL_SEVERITIES = (1, 2, 3, 4, 5)
+# Metrics that say how it went, not what came of it; older rows lack the last.
+_CIRCUMSTANCES = ("seconds", "peak_megabytes", "recipe")
 
 
 class MixedRowsError(ValueError):
@@ -46,7 +50,8 @@ def methods_of(rows: Sequence[Row]) -> list[str]:
 def shifts_of(rows: Sequence[Row]) -> list[str]:
     """The corruptions in their canonical order, whatever else there is after them."""
     found = {row.cell.shift for row in rows if row.cell.severity}
-    return [*(name for name in SHIFTS if name in found), *sorted(found - set(SHIFTS))]
+    rank = {name: place for place, name in enumerate(SHIFTS)}
+    return sorted(found, key=lambda shift: (rank.get(corruption_of(shift), len(rank)), shift))
 
 
 def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
@@ -55,10 +60,21 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
     Args:
         rows: From any number of files; those that overlap hold the same measurement twice.
         methods: These come first, in this order; others follow by name.
+
+    Raises:
+        MixedRowsError: Two rows of one measurement differ in more than time and memory.
     """
     rank = {method: index for index, method in enumerate(methods)}
     shifts = {shift: index for index, shift in enumerate(shifts_of(rows))}
-    once = {row.cell.key: row for row in rows}
+    once: dict[str, Row] = {}
+    for row in rows:
+        other = once.setdefault(row.cell.key, row)
+        if other is not row and _results(other) != _results(row):
+            cell = row.cell
+            raise MixedRowsError(
+                f"two rows of one measurement differ: {cell.model}, {cell.method!r} on "
+                f"{cell.shift} {cell.severity}, seed {cell.seed}. Leave one of their files out."
+            )
     return sorted(
         once.values(),
         key=lambda row: (
@@ -70,6 +86,12 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
             row.cell.seed,
         ),
     )
+
+
+def _results(row: Row) -> str:
+    """What a repetition of the measurement must give again; as text, where NaN equals NaN."""
+    kept = {name: value for name, value in row.metrics.items() if name not in _CIRCUMSTANCES}
+    return json.dumps(kept, sort_keys=True)
 
 
 def lacking_of_all(rows: Sequence[Row]) -> list[tuple[str, int]]:
@@ -118,11 +140,15 @@ def check_protocol(rows: Sequence[Row]) -> None:
     optimising = {row.cell.options for row in rows if row.cell.options}
     if len(optimising) > 1:
         raise MixedRowsError(f"methods were optimised differently: {sorted(optimising)}.")
+    for method in methods_of(rows):
+        found = {row.cell.options for row in rows if row.cell.method == method}
+        if len(found) > 1:
+            raise MixedRowsError(f"{method!r} was optimised differently: {sorted(found)}.")
 
 
 def data_set(rows: Sequence[Row]) -> str:
     """The clean data's name: ``cifar-10`` for its released and for our own corruptions."""
-    return rows[0].cell.protocol.data.removesuffix(" (generated)").removesuffix("-c")
+    return rows[0].cell.protocol.data.partition(" (")[0].removesuffix("-c")
 
 
 def _protocols(rows: Sequence[Row]) -> list[Protocol]:
@@ -140,10 +166,17 @@ def note_of(rows: Sequence[Row]) -> str:
     notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
     options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.options if k != "steps"})
     optimising = f" Gradient steps with {', '.join(options)}." if options else ""
-    common = together(_protocols(rows))
-    sizes = " ".join(map(str, sorted({p.batch_size for p in _protocols(rows)})))
-    protocol = common.text().replace(f"batch {common.batch_size},", f"batch {sizes},")
-    return f"Error in %. Model {models}; {protocol}.{optimising} {' '.join(notes)}".strip()
+    said = f"{optimising}{_corruptions_text(rows)}{''.join(f' {note}.' for note in notes)}"
+    return f"Error in %. Model {models}; {text_of(_protocols(rows))}.{said}"
+
+
+def _corruptions_text(rows: Sequence[Row]) -> str:
+    """How many corruptions a mean is over, and which if they are not the 15 common ones."""
+    shifts = shifts_of(rows)
+    if not shifts:
+        return ""
+    which = "" if set(shifts) == set(CORRUPTIONS) else f": {', '.join(shifts)}"
+    return f" Over {len(shifts)} corruption{'s' * (len(shifts) != 1)}{which}."
 
 
 def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> float:

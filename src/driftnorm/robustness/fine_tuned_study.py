@@ -93,7 +93,7 @@ class FineTunedStudy:
     ) -> Iterator[Outcome]:
         """Fine-tune and measure what is missing; yields an outcome for each corruption."""
         tasks = [Task(self, store.folder, c) for c in self.missing(store)]
-        for _, outcome in launcher(tune_and_measure, tasks, workers):
+        for _, outcome in launcher(tune_and_measure, tasks, workers, _died):
             yield outcome
 
 
@@ -129,6 +129,10 @@ def _outcome(task: Task) -> Outcome:
             if stopped():
                 raise KeyboardInterrupt
     return Outcome(task.left_out, results)
+
+
+def _died(task: Task) -> Outcome:
+    return Outcome(task.left_out, [], "the worker process died, perhaps for lack of memory")
 
 
 def _make_pool(task: tuple[FineTuning, str]) -> None:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import resource
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
-from torch import Tensor, nn
+from typing import Any
 
 from driftnorm.data.image_set import ImageSet
-from driftnorm.engine import RecipeAdapter
-from driftnorm.evaluate import evaluate
+from driftnorm.data.scratch import remove_leftovers
 from driftnorm.guard import Policy
 from driftnorm.launch import Launcher, serial
 from driftnorm.method_spec import MethodSpec
-from driftnorm.models import load, weights_hash
 from driftnorm.protocol import Protocol, stream_order
-from driftnorm.records import Cell, Failure, Row, RowStore, environment
+from driftnorm.records import Cell, Failure, Row, RowStore
+from driftnorm.robustness.checking import (
+    check_class_count,
+    check_corruptions,
+    check_there,
+    check_whole,
+)
+from driftnorm.robustness.measuring import Task, batches, give_up, measure
+from driftnorm.robustness.shift_names import corruption_of
 from driftnorm.robustness.streams import Images, Streams, open_streams
+from driftnorm.robustness.subject import open_subject, outputs_of, subject_name
 from driftnorm.shifts import CORRUPTIONS
 
-__all__ = ["Study"]
+__all__ = ["Study", "batches"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,8 @@ class Study:
         optimising: For methods that take gradient steps and do not say otherwise; see `presets`.
         frost: Where frost's overlay pictures are.
         subset: A list of ImageNet-C's pictures to take.
+        classes: Of pictures: the folder names of all classes, in the order of the outputs.
+        pretrained: Take the weights that timm or torchvision publish for the model.
         guard: Off by default: the paper's methods have none.
         name: Of the study, for the rows.
     """
@@ -65,19 +66,38 @@ class Study:
     optimising: tuple[tuple[str, Any], ...] = ()
     frost: str | None = None
     subset: str | None = None
+    classes: tuple[str, ...] | None = None
+    pretrained: bool = False
     guard: Policy = "off"
     name: str = "robustness"
 
+    def __post_init__(self) -> None:
+        check_corruptions(self.corruptions)
+        check_whole("severities", self.severities, 0, 5)
+        check_whole("seeds", self.seeds, 0)
+        check_whole("batch_size", (self.batch_size,), 1)
+        if self.limit is not None:
+            check_whole("limit", (self.limit,), 1)
+
     def cells(self) -> list[Cell]:
-        """Every measurement, those of one stream next to each other."""
-        model = f"{_name(self.model)}@{_model(self.model, self.weights)[1]}"
-        label = self._streams.label
-        example = self._streams.example(self.corruptions[0], max(self.severities))
+        """Every measurement, those of one stream next to each other.
+
+        Raises:
+            ValueError: The data lack some of the streams, or the network is not for them.
+            FileNotFoundError: Data, or the pictures of frost, are not there.
+        """
+        streams = self._streams
+        label = streams.label
+        check_there(streams, self.data, self.corruptions, self.severities)
+        example = streams.example(self.corruptions[0], max(self.severities))
+        self._check_classes(label, example)
+        digest = open_subject(self.model, self.weights, self.pretrained).digest
+        shown = {name: streams.shift(name) for name in self.corruptions if any(self.severities)}
         return [
             Cell(
                 study=self.name,
-                model=model,
-                shift=corruption if severity else "clean",
+                model=f"{subject_name(self.model)}@{digest}",
+                shift=shift,
                 severity=severity,
                 method=str(method),
                 protocol=self._protocol(label, example, severity, seed, method),
@@ -86,9 +106,16 @@ class Study:
             )
             for seed in self.seeds
             for severity in self.severities
-            for corruption in (self.corruptions if severity else ("clean",))
+            for shift in (shown.values() if severity else ("clean",))
             for method in self.methods
         ]
+
+    def _check_classes(self, label: str, example: Images) -> None:
+        first = example.first(1)
+        one = first if isinstance(first, ImageSet) else first.load()
+        height, width = one.images.shape[1:3]
+        outputs = outputs_of(self.model, self.weights, self.pretrained, height, width)
+        check_class_count(self.model, outputs, label, example.classes)
 
     def _protocol(
         self, label: str, images: Images, severity: int, seed: int, method: MethodSpec
@@ -118,19 +145,21 @@ class Study:
         self, store: RowStore, launcher: Launcher = serial, workers: int = 1
     ) -> Iterator[Row | Failure]:
         """Measure what the store does not have; yields a row or a failure for each cell."""
+        remove_leftovers(store.folder)
         missing = [cell for cell in self.cells() if not store.has(cell)]
         streams = groupby(missing, key=lambda cell: (cell.seed, cell.severity, cell.shift))
         tasks = (Task(self, store.folder, tuple(cells)) for _, cells in streams)
-        for _, results in launcher(measure, tasks, workers):
+        for _, results in launcher(measure, tasks, workers, give_up):
             yield from results
 
     @property
     def _streams(self) -> Streams:
-        return open_streams(self.data, self.limit, self.frost, self.subset)
+        return open_streams(self.data, self.limit, self.frost, self.subset, self.classes)
 
     def images(self, cell: Cell) -> Images:
         """The stream's images, in their order."""
-        chosen = self._streams.images(cell.shift, cell.severity, cell.seed)
+        corruption = corruption_of(cell.shift)
+        chosen = self._streams.images(corruption, cell.severity, cell.seed)
         if not _shuffles(chosen, cell.seed):
             return chosen
         return chosen.take(stream_order(len(chosen), cell.seed))
@@ -138,69 +167,3 @@ class Study:
 
 def _shuffles(images: Images, seed: int) -> bool:
     return seed != 0 or not isinstance(images, ImageSet)
-
-
-class Task(NamedTuple):
-    """One stream and the methods that meet it."""
-
-    study: Study
-    folder: Path
-    cells: tuple[Cell, ...]
-
-
-def measure(task: Task) -> list[Row | Failure]:
-    """Corrupt once, then run every method; each row is written as soon as it is there."""
-    with tempfile.TemporaryDirectory(prefix="driftnorm-") as scratch:
-        return [*_results(task, Path(scratch))]
-
-
-def _results(task: Task, scratch: Path) -> Iterator[Row | Failure]:
-    study, store = task.study, RowStore(task.folder)
-    methods = {str(method): study.complete(method) for method in study.methods}
-    images: ImageSet | None = None
-    for cell in task.cells:
-        if store.has(cell):  # another run was faster
-            continue
-        try:
-            if images is None:
-                found = study.images(cell)
-                images = found if isinstance(found, ImageSet) else found.spool(scratch / "pixels")
-            row = _measured(study, cell, methods[cell.method], images)
-        except Exception as error:  # whatever a network of the user's raises
-            failure = Failure(cell, f"{type(error).__name__}: {error}")
-            store.fail(failure)
-            yield failure
-        else:
-            store.write(row)
-            yield row
-
-
-def _measured(study: Study, cell: Cell, method: MethodSpec, images: ImageSet) -> Row:
-    network, _ = _model(study.model, study.weights)
-    adapter = RecipeAdapter(network, method.recipe(), method=method.name, guard=study.guard)
-    metrics = evaluate(adapter, batches(images, cell.protocol.batch_size))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {**metrics, "peak_megabytes": round(peak)}
-    return Row(cell, found if not images.note else {**found, "note": images.note}, environment())
-
-
-def batches(images: ImageSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images in [0, 1] as (N, 3, H, W), with labels, batch by batch."""
-    for begin in range(0, len(images), size):
-        part = slice(begin, begin + size)
-        pixels = torch.from_numpy(np.array(images.images[part]))
-        labels = torch.from_numpy(np.array(images.labels[part]))
-        yield pixels.permute(0, 3, 1, 2).float().div(255), labels
-
-
-def _name(model: str) -> str:
-    """An architecture, or a file with the folder of its run, which says what it is."""
-    path = Path(model)
-    return f"{path.parent.name}/{path.name}" if path.is_file() else path.name
-
-
-@lru_cache(maxsize=2)
-def _model(spec: str, weights: str | None) -> tuple[nn.Module, str]:
-    """The network and the first letters of its weights' hash."""
-    network = load(spec, weights)
-    return network, weights_hash(network.state_dict())[:8]

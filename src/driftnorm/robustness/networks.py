@@ -24,6 +24,7 @@ from driftnorm.robustness.comparing import (
     stream_of,
 )
 from driftnorm.robustness.paper import ALEXNET_ERRORS, AUGMENTED, IMAGENET, MEAN
+from driftnorm.robustness.shift_names import corruption_of
 from driftnorm.shifts.registry import GROUPS
 from driftnorm.tables import Column, Table
 
@@ -143,7 +144,7 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
 def tuning_of(row: Row) -> str:
     """How a row's network was fine-tuned, which is a part of its file's name."""
     name = row.cell.model.split("@")[0]
-    _, found, settings = name.partition(f"-without-{row.cell.shift}-")
+    _, found, settings = name.partition(f"-without-{corruption_of(row.cell.shift)}-")
     # the last word is the hash of all settings, which differs from network to network
     return settings.rpartition("-")[0].replace("-", " ") if found else "settings unknown"
 
