@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import struct
@@ -16,7 +15,7 @@ import pytest
 from PIL import Image
 
 from driftnorm.data.image_set import DataError
-from driftnorm.inputs import Inputs, Item, Survey, open_inputs, open_labels
+from driftnorm.inputs import Inputs, Item, Survey, open_inputs
 from driftnorm.inputs.contents import Raw
 from driftnorm.inputs.decoding import decoded
 from driftnorm.models import Preprocessing
@@ -361,28 +360,3 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
             open_inputs(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="not there"):
         open_inputs(tmp_path / "nothing")
-
-
-def test_labels(tmp_path: Path) -> None:
-    classes = ("cat", "dog, big")
-    folders = open_labels("folders", classes)
-    assert folders.of("dog, big/x.png", 7) == 1
-    assert folders.of("1/deep/x.png", 7) == 1
-    assert folders.of("x.png", 0) is None
-    assert folders.of("horse/x.png", 0) is None
-    with (tmp_path / "l.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerows([("label", "name"), ("cat", "a\nb.png"), ("dog, big", "c"), ("1", "d")])
-    table = open_labels(str(tmp_path / "l.csv"), classes)
-    assert [table.of(name, 0) for name in ("a\nb.png", "c", "d", "e")] == [0, 1, 1, None]
-    np.save(tmp_path / "l.npy", np.array([1, 0, 1], dtype=np.uint8))
-    array = open_labels(str(tmp_path / "l.npy"), None)
-    assert [array.of("x", position) for position in range(4)] == [1, 0, 1, None]
-    (tmp_path / "wrong.csv").write_text("name,label\nx,horse\n")
-    with pytest.raises(DataError, match="line 2: the label 'horse'"):
-        open_labels(str(tmp_path / "wrong.csv"), classes)
-    (tmp_path / "bare.csv").write_text("x,1\n")
-    with pytest.raises(DataError, match="columns name and label"):
-        open_labels(str(tmp_path / "bare.csv"), classes)
-    with pytest.raises(FileNotFoundError, match="or the word folders"):
-        open_labels("folder", classes)

@@ -16,6 +16,7 @@ from driftnorm.inputs.streaming import Inputs, Survey
 __all__ = ["Archive"]
 
 LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
+LONGEST_LABEL = 1000  # bytes
 
 
 class Archive(Inputs):
@@ -45,6 +46,22 @@ class Archive(Inputs):
         """Only reading the whole archive would tell."""
         return Survey(None)
 
+    def own_labels(self) -> dict[str, str]:
+        """The ``.cls`` files: one beside each picture, alike up to the first dot of its name."""
+        labels: dict[str, str] = {}
+        pictures: list[str] = []
+        with tarfile.open(self.path, "r|*" if self._compressed else "r:") as archive:
+            while (member := archive.next()) is not None:
+                archive.members = []  # type: ignore[attr-defined]  # as below
+                if is_picture_name(member.name):
+                    pictures.append(member.name)
+                elif member.name.endswith(".cls") and member.isreg():
+                    stream = archive.extractfile(member)
+                    assert stream is not None  # it is a regular file
+                    text = stream.read(LONGEST_LABEL).decode("utf-8", "replace")
+                    labels[_key(member.name)] = text.strip()
+        return {name: labels[_key(name)] for name in pictures if _key(name) in labels}
+
     def _members(self, needed_from: int) -> Iterator[Raw]:
         seen = 0
         try:
@@ -71,3 +88,9 @@ class Archive(Inputs):
         stream = archive.extractfile(member)
         assert stream is not None  # it is a regular file
         return stream.read()
+
+
+def _key(name: str) -> str:
+    """What the files of one sample share: the path up to the first dot of the last part."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]

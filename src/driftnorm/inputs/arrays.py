@@ -22,6 +22,7 @@ from driftnorm.inputs.streaming import Inputs, Survey
 __all__ = ["ArrayFile"]
 
 _CHANNELS = (1, 3, 4)
+_LABELS = "labels"
 
 
 class _Header(NamedTuple):
@@ -84,6 +85,22 @@ class ArrayFile(Inputs):
                     yield Raw(str(position), Unreadable("the file ends before this image"))
                     return
                 yield Raw(str(position), self._laid_out(data))
+
+    def own_labels(self) -> dict[str, str]:
+        """The array ``labels`` of an ``.npz``: numbers or names of classes."""
+        if self._member is None:
+            return {}
+        with np.load(self.path) as arrays:
+            if _LABELS not in arrays:
+                return {}
+            labels = arrays[_LABELS]
+        count = self._header.shape[0]
+        if labels.shape != (count,) or labels.dtype.kind not in "iuU":
+            raise DataError(
+                f"{self.path}: `{_LABELS}` must hold one class number or name for each of the "
+                f"{count} images, got {labels.dtype} of shape {labels.shape}."
+            )
+        return {str(position): str(label) for position, label in enumerate(labels)}
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -59,6 +59,10 @@ class Inputs(ABC):
     @abstractmethod
     def survey(self) -> Survey:
         """Count them, without opening them."""
+
+    def own_labels(self) -> Mapping[str, str]:
+        """Classes that the data themselves bring, by the image's name: names or numbers."""
+        return {}
 
     def name_at(self, position: int) -> str | None:
         """The name of the image at a position; None beyond the end."""
