@@ -409,7 +409,8 @@ def test_labels_are_never_shown_to_the_adapter(
         truth = None
         if labels is not None:
             np.save(home / "labels.npy", labels)
-            truth = open_labels(str(home / "labels.npy"), CLASSES)
+            inputs = open_inputs(home / "x.npy")
+            truth = open_labels(str(home / "labels.npy"), CLASSES, inputs)
         source = network("2d")
         adapter = driftnorm.adapt(source, "gprebn")
         record = adapt_stream(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.devices import check_device
 from driftnorm.cli.progress import Bar
 from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import Policy
@@ -25,6 +27,7 @@ __all__ = ["adapt"]
 
 Numbers = Annotated[list[float] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Parameter(negative="")
+BAKED = ".safetensors"
 
 
 def adapt(
@@ -80,7 +83,8 @@ def adapt(
         Height and width of the network's input in pixels.
     labels
         Only to report accuracy: a CSV file with the columns name and label, an .npy of class
-        numbers, or the word folders (an image's first folder is its class).
+        numbers, the word folders (an image's first folder is its class), or the word own (the array
+        labels of an .npz, the .cls files of a .tar).
     guard
         What to do when adaptation does harm: warn, reset, freeze or off.
     load_state
@@ -88,7 +92,8 @@ def adapt(
     save_state
         Keep the adapter's state here at the end.
     bake
-        Keep the adapted network here at the end, as a plain checkpoint that does not adapt.
+        Keep the adapted network here at the end, as a plain checkpoint that does not adapt: a
+        .safetensors file; `driftnorm export` writes other forms.
     every
         Batches between saved states; a killed run repeats at most so many.
     device
@@ -103,13 +108,16 @@ def adapt(
         Open files that can run code.
     """
     arguments = dict(locals())
+    where = check_device(device)
+    _prepare_places(save_state, bake)
     opened = open_model(
         model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
     )
     if bake is not None and opened.architecture is None:
         raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
     inputs, spec = open_inputs(data), parse_method(method)
-    network = opened.network.to(device)
+    truth = None if labels is None else open_labels(labels, opened.classes, inputs)
+    network = opened.network.to(where)
     # With a seed, even a network that draws random numbers answers the same after a restart.
     adapter = RecipeAdapter(network, spec.recipe(), method=spec.name, guard=guard, seed=0)
     if load_state is not None:
@@ -126,7 +134,6 @@ def adapt(
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
     plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
-    keep_config(plan.folder, "adapt", arguments)
     console = Console(stderr=True, quiet=quiet)
     with Bar(console) as bar, stop_requests() as should_stop:
         outcome = adapt_stream(
@@ -134,7 +141,8 @@ def adapt(
             network,
             inputs,
             plan,
-            labels=None if labels is None else open_labels(labels, opened.classes),
+            labels=truth,
+            on_begin=lambda: keep_config(plan.folder, "adapt", arguments),
             on_batch=_shown_on(bar, inputs, console),
             on_note=lambda note: _say(console, f"note: {note}"),
             should_stop=should_stop,
@@ -142,14 +150,40 @@ def adapt(
     if not outcome.finished:
         _say_how_to_go_on(console, outcome)
         raise SystemExit(130)
-    if save_state is not None:
-        save_adapter(save_state, adapter)
-    if bake is not None:
-        save_adapted(bake, adapter, opened)
+    if outcome.record["predicted"]:
+        if save_state is not None:
+            save_adapter(save_state, adapter)
+        if bake is not None:
+            save_adapted(bake, adapter, opened)
     if as_json:
         print(json.dumps(outcome.record))
     elif not quiet:
         print("\n".join(_summary(outcome, plan, save_state, bake)))
+    if not outcome.record["predicted"]:
+        print(f"driftnorm: {_why_nothing(outcome.record)}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def _prepare_places(save_state: Path | None, bake: Path | None) -> None:
+    """What could not be written at the end of a long run is refused before it."""
+    if bake is not None and bake.suffix != BAKED:
+        raise ValueError(
+            f"`--bake` must be a file that ends in {BAKED}, got {bake}; for other forms use "
+            "`--save-state`, and then `driftnorm export`."
+        )
+    for flag, file in (("--save-state", save_state), ("--bake", bake)):
+        if file is not None:
+            if file.is_dir():
+                raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _why_nothing(record: dict[str, Any]) -> str:
+    name, reason = record["skipped_first"][0]
+    return (
+        f"none of the {record['images']:,} images could be predicted, so nothing was adapted; the "
+        f"first, {name!r}: {reason}."
+    )
 
 
 def _shown_on(bar: Bar, inputs: Inputs, console: Console) -> Callable[[Snapshot], None]:
@@ -193,10 +227,12 @@ def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path |
         lines.append(f"  {record['left_out']:,} other files are not pictures by their names.")
     if record["alarms"]:
         lines.append(f"The guard gave the alarm {record['alarms']} times; see `--guard`.")
-    if "accuracy" in record:
+    if record.get("accuracy") is not None:
         lines.append(
             f"Accuracy {100 * record['accuracy']:.2f} % on {record['labelled']:,} labelled images."
         )
+    elif "accuracy" in record:
+        lines.append("Accuracy is not available: no image with a label could be predicted.")
     if "sample" in record:
         source, adapted = (record[f"sample_accuracy_{who}"] for who in ("source", "adapted"))
         lines.append(
@@ -204,6 +240,7 @@ def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path |
             f"{100 * adapted:.1f} %."
         )
     lines.append(f"Predictions are in {plan.out}, the run's record in {plan.record_file}.")
-    lines += [f"The adapter's state is in {save_state}."] * (save_state is not None)
-    lines += [f"The adapted network is in {bake}."] * (bake is not None)
+    if record["predicted"]:
+        lines += [f"The adapter's state is in {save_state}."] * (save_state is not None)
+        lines += [f"The adapted network is in {bake}."] * (bake is not None)
     return lines

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.devices import check_device
 from driftnorm.cli.progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
@@ -39,6 +40,7 @@ def diagnose(
     mean: Annotated[list[float] | None, Many] = None,
     std: Annotated[list[float] | None, Many] = None,
     size: int | None = None,
+    device: str = "cpu",
     trust: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -57,7 +59,8 @@ def diagnose(
         The model's weights.
     labels
         To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
-        numbers, or the word folders (an image's first folder is its class).
+        numbers, the word folders (an image's first folder is its class), or the word own (the array
+        labels of an .npz, the .cls files of a .tar).
     batch_size
         Images a batch; as you would adapt.
     limit
@@ -70,6 +73,8 @@ def diagnose(
         Standard deviation per channel.
     size
         Height and width of the network's input in pixels.
+    device
+        Where to compute: cpu, cuda, mps.
     trust
         Open files that can run code.
     quiet
@@ -77,18 +82,20 @@ def diagnose(
     as_json
         Print everything as JSON.
     """
+    where = check_device(device)
     opened = open_model(
         model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
     )
-    truth = None if labels is None else open_labels(labels, opened.classes)
+    inputs = open_inputs(data)
+    truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     batches = SampledBatches(
-        open_inputs(data), opened.preprocessing, truth, batch_size=batch_size, limit=limit
+        inputs, opened.preprocessing, truth, batch_size=batch_size, limit=limit
     )
     aside = Console(stderr=True)
     with Bar(aside) as bar:
         found = diagnose_network(
-            opened.network,
-            _shown(batches, bar),
+            opened.network.to(where),
+            _shown(batches, bar, where),
             methods=methods or METHODS,
             most_batches=limit // batch_size,
         )
@@ -104,10 +111,10 @@ def diagnose(
         _print(found)
 
 
-def _shown(batches: SampledBatches, bar: Bar) -> Iterator[Batch]:
-    for done, batch in enumerate(batches):
+def _shown(batches: SampledBatches, bar: Bar, device: str) -> Iterator[Batch]:
+    for done, (images, truth) in enumerate(batches):
         bar("batches", done, batches.total)
-        yield batch
+        yield images.to(device), truth
 
 
 def _say(console: Console, text: str) -> None:
