@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from driftnorm.records import load_rows
+from driftnorm.runs.config import load_config
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 
@@ -65,6 +66,10 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     assert "batch 300" in (out / "table.md").read_text()
     best = {r.cell.method: r.metrics["error"] for r in rows if r.cell.shift == "contrast"}
     assert best["gprebn"] < best["source"] - 0.3
+    page = (out / "report.html").read_text()
+    assert "mean drift, each shift at severity 3" in page
+    assert "Adapting helps on" in page
+    assert load_config(out / "config.yaml").arguments["batch_size"] == "300"
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -148,9 +148,16 @@ def value_for(hint: str) -> Any:
     kinds: dict[str, Any] = {"list[int]": [1, 2], "list[float]": [0.5, -1e-4], "Numbers": [0.25]}
     kinds |= {"list[Path]": [Path("a b"), Path("c")], "list[str]": ["x=1", "-y"]}
     kinds |= {"tuple[str": ("alpha=0.2", "beta=-1"), "float": 1e-5, "int": 7, "bool": True}
-    kinds |= {"GridSize": "short", "BatchNormMode": "fused", "Policy": "off"}
     kinds |= {"Path": Path("some where"), "str": "off"}
     return next(value for kind, value in kinds.items() if kind in hint)
+
+
+def last_choice(hint: Any) -> Any:
+    """The last word of a `Literal`, also one that may be left open; None for any other type."""
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return get_args(part)[-1]
+    return None
 
 
 @pytest.mark.parametrize("command", REPEATABLE)
@@ -158,9 +165,11 @@ def test_every_argument_of_every_command_comes_back(command: str, tmp_path: Path
     _, apps, _ = app.parse_commands(command.split())
     function = apps[-1].default_command
     assert function is not None
-    parameters = inspect.signature(function).parameters
+    parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
     given = {
-        name: False if name in ("quiet", "as_json") else value_for(str(p.annotation))
+        name: False
+        if name in ("quiet", "as_json")
+        else last_choice(hints[name]) or value_for(str(p.annotation))
         for name, p in parameters.items()
     }
     path = keep_config(tmp_path, command, given)
@@ -287,6 +296,20 @@ def test_a_training_is_repeated(digits: Path, tmp_path: Path) -> None:
     run(only_config(tmp_path / "a"), "--out", str(tmp_path / "b"))
     first, second = (load_file(next((tmp_path / n).glob("*.safetensors"))) for n in "ab")
     assert all(torch.equal(first[key], second[key]) for key in first | second)
+
+
+def test_a_training_that_cannot_begin_keeps_no_config(digits: Path, tmp_path: Path) -> None:
+    words = ["train", "robust", "--recipe", "cutout", "--data", digits, "--test-data", digits]
+    with pytest.raises(ValueError, match="resnet21"):
+        call(*words, "--model", "resnet21", "--steps", "1", "--out", tmp_path / "a")
+    assert not [*(tmp_path / "a").glob("config*.yaml")]
+
+
+def test_corrupted_data_are_made_again(digits: Path, tmp_path: Path) -> None:
+    call("corrupt", digits, tmp_path / "a", "--corruptions", "fog", "--severities", "2", "--quiet")
+    run(only_config(tmp_path / "a"), "--out", str(tmp_path / "b"))
+    first, second = (np.load(tmp_path / name / "fog-2.npy") for name in "ab")
+    assert np.array_equal(first, second)
 
 
 def test_domains_are_trained_and_measured_again(tmp_path: Path) -> None:

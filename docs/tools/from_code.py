@@ -248,6 +248,8 @@ def _flag(argument: Any) -> str:
 
 
 def _default(argument: Any) -> str:
+    if argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL:
+        return ""
     default = argument.field_info.default
     if default is inspect.Parameter.empty:
         return "required"

@@ -5,6 +5,7 @@ Nothing here may import torch; ``driftnorm --help`` must answer at once.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import cyclopts
@@ -108,7 +109,13 @@ app.command(sweep)
 def main() -> None:
     """Entry point: errors of use in one line, Ctrl-C without a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell reports a process that SIGPIPE has ended
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept.", file=sys.stderr)
         sys.exit(130)

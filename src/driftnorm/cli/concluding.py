@@ -8,22 +8,16 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.talking import AsJson, Quiet
 from driftnorm.records import Row
 from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.tables import Table
 
 __all__ = ["AsJson", "Quiet", "conclude", "open_console", "table_record"]
-
-Quiet = Annotated[bool, Parameter(negative="", help="Print nothing but errors.")]
-AsJson = Annotated[
-    bool,
-    Parameter(name="--json", negative="", help="Print the table as JSON; all else goes to stderr."),
-]
 
 
 def open_console(quiet: bool, as_json: bool) -> Console:

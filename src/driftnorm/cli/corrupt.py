@@ -8,7 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from driftnorm.cli.progress import Bar
+from driftnorm.cli.talking import Quiet
 from driftnorm.data.generate import generate
+from driftnorm.runs.config import keep_config
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 
 __all__ = ["corrupt"]
@@ -30,6 +32,7 @@ def corrupt(
     seed: int = 0,
     frost: str | None = None,
     limit: int | None = None,
+    quiet: Quiet = False,
 ) -> None:
     """Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.
 
@@ -56,7 +59,8 @@ def corrupt(
     limit
         Take only so many images.
     """
-    begun, console = time.perf_counter(), Console()
+    given = dict(locals())
+    begun, console = time.perf_counter(), Console(quiet=quiet)
     names = _GROUPS.get(corruptions) or tuple(name.strip() for name in corruptions.split(","))
     with Bar(console) as bar:
         made = generate(
@@ -70,6 +74,7 @@ def corrupt(
             limit=limit,
             progress=bar,
         )
+    keep_config(made.folder, "corrupt", given)
     console.print(
         f"{len(names)} corruptions of {made.count:,} images of {made.source} are in {made.folder} "
         f"({time.perf_counter() - begun:.0f} s).",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from driftnorm.cli.progress import Bar
+from driftnorm.cli.talking import Quiet
 from driftnorm.data.check import check_folder
 from driftnorm.data.check_form import check_cifar100, check_imagenet_c
 from driftnorm.data.cifar_c import check_cifar_c
@@ -50,6 +51,7 @@ def get(
     *,
     source: Annotated[str | None, cyclopts.Parameter(name="--from")] = None,
     to: Path | None = None,
+    quiet: Quiet = False,
 ) -> None:
     """Get a data set, verify every file, and put it in its place in one step.
 
@@ -65,7 +67,7 @@ def get(
     to
         The folder to make, `data/NAME` by default.
     """
-    dataset, console = find_dataset(name), Console()
+    dataset, console = find_dataset(name), Console(quiet=quiet)
     with Bar(console, in_bytes=True) as bar:
         fetched = fetch(dataset, to or Path("data") / name, source, bar)
     state = "was there already" if fetched.source is None else f"came from {fetched.source}"
@@ -73,7 +75,7 @@ def get(
 
 
 @app.command
-def check(name: str, folder: Path) -> None:
+def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     """Verify a folder, and say exactly what is missing or wrong.
 
     Exits with 1 if anything is.
@@ -87,7 +89,7 @@ def check(name: str, folder: Path) -> None:
     folder
         Where it is.
     """
-    console = Console()
+    console = Console(quiet=quiet)
     if name in _ARRAYS:
         problems = check_cifar_c(folder, name)
     elif name == _CIFAR100:
@@ -104,10 +106,11 @@ def check(name: str, folder: Path) -> None:
     else:
         with Bar(console, in_bytes=True) as bar:
             problems = [str(problem) for problem in check_folder(find_dataset(name), folder, bar)]
+    loud = Console()  # what is wrong is told in any case
     for problem in problems:
-        _say(console, problem)
+        _say(loud, problem)
     if problems:
-        _say(console, f"{folder} is not a sound {name}: {len(problems)} problems.")
+        _say(loud, f"{folder} is not a sound {name}: {len(problems)} problems.")
         sys.exit(1)
     _say(console, f"{folder} is a sound {name}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -10,17 +11,27 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm.cli.talking import Quiet
 from driftnorm.data.atomic import write_atomically
 from driftnorm.data.processes import available_cores
+from driftnorm.demo.drift import demo_drift
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_plot, demo_table
 from driftnorm.records import RowStore, load_rows, save_rows
+from driftnorm.report.gather import RUN_FILE
 from driftnorm.report.page import make_report
+from driftnorm.runs.config import keep_config
 
 __all__ = ["demo"]
 
 
-def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo")) -> None:
+def demo(
+    *,
+    seeds: int = 3,
+    batch_size: int = 64,
+    out: Path = Path("runs/demo"),
+    quiet: Quiet = False,
+) -> None:
     """Train, shift, adapt and measure on digits that come with the package.
 
     Stopped and started again, it goes on where it was.
@@ -32,14 +43,16 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
     batch_size
         Images a batch.
     out
-        Folder for rows, table and plot.
+        Folder for rows, table, plot and report.
     """
+    given = dict(locals())
     begun = time.perf_counter()
     torch.set_num_threads(1)
-    console = Console()
+    console = Console(quiet=quiet)
     study = Demo(seeds=seeds, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
     done = sum(map(store.has, cells))
+    keep_config(out, "demo", given)
     console.print(
         f"A small BatchNorm network is trained on clean digits, then {len(study.names)} methods "
         f"meet shifted ones without labels."
@@ -58,6 +71,9 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
         tell = partial(progress.update, task)
         for _ in study.run(store, available_cores(), lambda text: tell(description=text)):
             progress.advance(task)
+        if not (out / RUN_FILE).exists():
+            tell(description="drift by layer")
+            write_atomically(out / RUN_FILE, json.dumps(demo_drift(), indent=1) + "\n")
     wanted = {cell.key: i for i, cell in enumerate(cells)}
     rows = [row for row in load_rows(out / "rows") if row.cell.key in wanted]
     rows.sort(key=lambda row: wanted[row.cell.key])
@@ -65,7 +81,7 @@ def demo(*, seeds: int = 3, batch_size: int = 64, out: Path = Path("runs/demo"))
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())
     demo_plot(rows, out / "accuracy.png")
-    write_atomically(out / "report.html", make_report([out / "rows.jsonl"]))
+    write_atomically(out / "report.html", make_report([out / "rows.jsonl", out / RUN_FILE]))
     console.print(table.to_rich())
     console.print(
         f"Saved accuracy.png, table.md, rows.jsonl and report.html (open it) in {out} "

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from driftnorm.cli.table import chosen
+from driftnorm.cli.talking import Quiet
 from driftnorm.plots import PLOTS, draw, find_plot
 from driftnorm.records import load_rows
 from driftnorm.robustness.comparing import in_order, methods_of
@@ -26,6 +27,7 @@ def plot(
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("plot.png"),
     methods: Annotated[list[str] | None, Many, Parameter(help=METHODS_HELP)] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Draw a plot from rows; the protocol stands in its foot.
 
@@ -48,4 +50,5 @@ def plot(
     found = chosen([row for path in rows for row in load_rows(path)], methods)
     order = methods_of(found) if methods else VIEWS["summary"].methods
     draw(make(in_order(found, order)), output)
-    print(f"Saved {output}.")
+    if not quiet:
+        print(f"Saved {output}.")

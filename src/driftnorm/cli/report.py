@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from driftnorm.cli.talking import Quiet
 from driftnorm.data.atomic import write_atomically
 from driftnorm.report.page import make_report
 
@@ -17,6 +18,7 @@ def report(
     rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("report.html"),
+    quiet: Quiet = False,
 ) -> None:
     """Make one self-contained page from rows or runs: verdict, tables, charts.
 
@@ -33,4 +35,5 @@ def report(
     text = make_report(rows)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text)
-    print(f"Saved {out} ({len(text.encode()) / 1e6:.1f} MB).")
+    if not quiet:
+        print(f"Saved {out} ({len(text.encode()) / 1e6:.1f} MB).")

@@ -17,10 +17,11 @@ from driftnorm.runs.config import Config, check_keys, load_config
 __all__ = ["REPEATABLE", "parse_config", "run"]
 
 CHANGES = "Arguments of the command that win over the file's, such as --out elsewhere."
-# The commands whose run folders keep a config.
+# What makes rows, networks, predictions or data; where that is a folder, it keeps a config.
 REPEATABLE = (
     *("bench robustness", "bench domains", "bench fine-tuned"),
     *("train robust", "train domains", "sweep domains", "adapt"),
+    *("demo", "diagnose", "export", "corrupt"),
 )
 
 

@@ -10,6 +10,8 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.devices import check_device
+from driftnorm.cli.talking import Quiet
 from driftnorm.cli.training_bar import TrainingBar
 from driftnorm.data.cifar import Split
 from driftnorm.data.image_set import ImageSet
@@ -49,6 +51,7 @@ def train_robust(
     checkpoint_seconds: float = 60.0,
     threads: int | None = None,
     device: str = "cpu",
+    quiet: Quiet = False,
 ) -> None:
     """Train an augmentation baseline into a self-describing checkpoint.
 
@@ -107,15 +110,15 @@ def train_robust(
         steps=steps,
         minutes=SHORT_MINUTES if short and minutes is None and steps is None else minutes,
         seed=seed,
-        device=device,
+        device=check_device(device),
     )
     folder = out or Path("runs/robust") / f"{recipe}-{model.replace(':', '-')}-s{seed}"
     training, test = _images(data, test_data)
     resolved = {
         name: getattr(job.optimization, name) for name in ("epochs", "learning_rate", "batch_size")
     }
-    keep_config(folder, "train robust", given | resolved | {"minutes": job.minutes, "out": folder})
-    console = Console()
+    kept = given | resolved | {"minutes": job.minutes, "out": folder}
+    console = Console(quiet=quiet)
     with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
         outcome = job.run(
             training,
@@ -124,6 +127,7 @@ def train_robust(
             checkpoint_seconds=checkpoint_seconds,
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
             tell=watcher.tell,
+            on_begin=lambda: keep_config(folder, "train robust", kept),
         )
     _report(console, job, outcome, folder)
 

@@ -74,8 +74,10 @@ def run_verdict(run: Run) -> str:
 
 def overall_verdict(groups: Sequence[Group], runs: Sequence[Run]) -> str:
     """The sentence at the head of the page."""
-    if len(groups) + len(runs) == 1:
-        return group_verdict(groups[0]) if groups else run_verdict(runs[0])
+    if len(groups) == 1:
+        return group_verdict(groups[0])
+    if not groups and len(runs) == 1:
+        return run_verdict(runs[0])
     if not groups:
         return f"{len(runs)} runs; each has its own verdict below."
     found = Counter(outcome(group) for group in groups)
@@ -87,7 +89,6 @@ def overall_verdict(groups: Sequence[Group], runs: Sequence[Run]) -> str:
         "unknown": "cannot be judged in {}",
     }
     parts = [texts[key].format(found[key]) for key in texts if found[key]]
-    shown = times > 1 or len(groups) == 1
-    more = f"; {best} is the best method in {times}" if shown and best is not None else ""
-    count = f"{len(groups)} comparison{'s' * (len(groups) != 1)}"
-    return f"Adapting {', '.join(parts)} of {count}{more}."
+    shown = times > 1 and best is not None
+    more = f"; {best} is the best method in {times}" if shown else ""
+    return f"Adapting {', '.join(parts)} of {len(groups)} comparisons{more}."

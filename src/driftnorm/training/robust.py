@@ -102,6 +102,7 @@ class RobustTraining:
         checkpoint_seconds: float = 60.0,
         hooks: Hooks | None = None,
         tell: Callable[[str], None] = lambda text: None,
+        on_begin: Callable[[], object] = lambda: None,
     ) -> Outcome:
         """Trains, or goes on where an earlier run into this folder stopped.
 
@@ -112,6 +113,7 @@ class RobustTraining:
             checkpoint_seconds: Time between resumable checkpoints.
             hooks: Called as training goes on.
             tell: Called with a few words about each phase.
+            on_begin: Called when the network is there and training begins.
 
         Returns:
             How it ended.
@@ -125,6 +127,7 @@ class RobustTraining:
             if not resume.path.exists() and (folder / MODEL_FILE).exists():
                 return _finished(folder / MODEL_FILE, identity)
             start = starting_point(self.architecture, self.init, training, self.seed)
+            on_begin()
             return self._train(start, training, test, resume, checkpoint_seconds, hooks, tell)
 
     def identity(self, training: ImageSet) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""How commands behave toward shells: silent when asked, one line for a device that is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_files import toy_archive, toy_dataset, write_npz
+from made_rows import made_rows
+from safetensors.torch import save_file
+
+from driftnorm.cli import app, main
+from driftnorm.data.sources import DATASETS
+from driftnorm.models import build
+from driftnorm.records import save_rows
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_quiet_commands_print_nothing(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DATASETS, "toy", toy_dataset())
+    (tmp_path / "toy.tar").write_bytes(toy_archive())
+    rows, pets = tmp_path / "rows.jsonl", write_npz(tmp_path / "pets.npz", 4)
+    save_rows(made_rows({"tent": 0.2, "gprebn": 0.1}, [("fog", 5), ("fog", 4)]), rows)
+    commands: list[tuple[object, ...]] = [
+        ("report", rows, "--out", tmp_path / "report.html"),
+        ("plot", "severity", rows, "--output", tmp_path / "plot.png"),
+        ("data", "get", "toy", "--from", tmp_path / "toy.tar", "--to", tmp_path / "toy"),
+        ("data", "check", "toy", tmp_path / "toy"),
+        ("corrupt", pets, tmp_path / "C", "--corruptions", "fog", "--workers", "1"),
+    ]
+    for words in commands:
+        app([*map(str, words), "--quiet"], result_action="return_value")
+        assert capsys.readouterr() == ("", ""), words
+    (tmp_path / "toy" / "first.bin").unlink()
+    with pytest.raises(SystemExit):
+        app(["data", "check", "toy", str(tmp_path / "toy"), "--quiet"])
+    assert "missing: first.bin" in capsys.readouterr().out  # what is wrong is told in any case
+
+
+# ------------------------------------------------------------------ one line, exit code 2
+
+
+@pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
+@pytest.mark.parametrize("device", ["foo", "cuda:99", "meta"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("adapt", "resnet20", "{data}", "--weights", "{weights}", "--out", "{home}/a.csv"),
+        ("diagnose", "resnet20", "{data}", "--weights", "{weights}"),
+        ("train", "robust", "--recipe", "cutout", "--data", "{data}", "--out", "{home}/t"),
+    ],
+)
+def test_a_device_that_is_not_there(
+    words: tuple[str, ...],
+    device: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((4, 32, 32, 3), np.uint8))
+    places = {"data": tmp_path / "x.npz", "weights": tmp_path / "w.safetensors", "home": tmp_path}
+    save_file(build("resnet20").state_dict(), places["weights"])
+    given = [word.format(**places) for word in words]
+    monkeypatch.setattr(sys, "argv", ["driftnorm", *given, "--device", device])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "`--device` must be one that this machine has (cpu" in told
+    assert repr(device) in told
+    assert told.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npz", "w.safetensors"}
+
+
+def test_a_reader_that_has_had_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-c", "from driftnorm.cli import main; main()", "completion", "bash"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
