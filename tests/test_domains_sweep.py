@@ -162,7 +162,7 @@ def test_the_budget_stops_the_running_job_and_starts_no_other(
 def test_an_interrupted_job_is_the_last(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftnorm.domains.training.train", lambda *_, **__: "interrupted")
+    monkeypatch.setattr("driftnorm.domains.running.train", lambda *_, **__: "interrupted")
     assert [end.reason for end in sweep.run(tmp_path)] == ["interrupted"]
     # In a worker process, what waits in its queue does not begin either.
     monkeypatch.setattr(sweeping, "parent_process", lambda: object())
@@ -202,7 +202,7 @@ def test_command(root: Path, tmp_path: Path) -> None:
     assert yaml.safe_load((out / "config.yaml").read_text())["command"] == "sweep domains"
     assert "0 failed" in driftnorm("run", out / "config.yaml").stdout
     table = driftnorm("table", "selected-training", out, "--form", "csv")
-    lines = table.stdout.strip().splitlines()
+    lines = [line for line in table.stdout.splitlines() if line and not line.startswith("#")]
     assert [line.split(",")[0] for line in lines] == ["algorithm", "erm", "groupdro"]
     (out / "erm-red-h0-t0" / HISTORY).unlink()
     (out / "erm-red-h0-t0" / "resume.pt").write_bytes(b"no checkpoint")
