@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli.devices import check_device
+from driftnorm.cli.fitting import fitted
 from driftnorm.cli.progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
@@ -25,6 +26,8 @@ Flag = Parameter(negative="")
 # A docstring's section of that name would be taken for another thing.
 Tried = Parameter(help="What to try beside the source; default: bn, bn:running=True and gprebn.")
 MOST_LAYERS, MOST_QUOTED = 12, 5
+# Columns that a narrow terminal goes without, in this order; all are in the JSON.
+SPARED = ("kind", "affine", "channels", "moved, %", "alarms", "statistics", "classes", "by chance")
 
 
 def diagnose(
@@ -98,6 +101,7 @@ def diagnose(
             _shown(batches, bar, where),
             methods=methods or METHODS,
             most_batches=limit // batch_size,
+            folders=batches.folders,
         )
     for name, reason in batches.unreadable[:MOST_QUOTED]:
         _say(aside, f"unreadable: {name!r}: {reason}")
@@ -130,4 +134,4 @@ def _print(found: Diagnosis) -> None:
     for finding in found.findings:
         _say(console, f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
     for table in found.tables(most_layers=MOST_LAYERS):
-        console.print(table.to_rich())
+        console.print(fitted(table, console.width, SPARED).to_rich())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Literal
 
-from driftnorm.diagnosis.findings import SMALL_BATCH, Finding
+from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
 from driftnorm.method_spec import parse_method
@@ -45,11 +45,14 @@ class Advice:
 
 def decide(run: DryRun, findings: Sequence[Finding]) -> Outcome:
     """What adapting to these data will do."""
+    kinds = {finding.kind for finding in findings}
     if any(finding.severe for finding in findings):
         return "mend"
+    if kinds & set(DOUBTS):
+        return "unclear"
     if run.trials[0].accuracy is not None:
         return _by_labels(run)
-    if any(finding.kind == "class-order" for finding in findings):
+    if "class-order" in kinds:
         return "harm"
     source, adapted = run.trials[0], evidence(run)
     surer, tells = adapted.entropy - source.entropy, adapted.information - source.information
@@ -59,7 +62,7 @@ def decide(run: DryRun, findings: Sequence[Finding]) -> Outcome:
         return "no need"
     if tells <= TELLS_MORE:
         return "no help" if tells < TELLS_LESS else "little"
-    return "unclear" if surer > UNSURE else "help"
+    return "unclear" if surer > UNSURE or "folder-order" in kinds else "help"
 
 
 def evidence(run: DryRun) -> Trial:
@@ -76,11 +79,11 @@ def advise(
     run: DryRun, inventory: Inventory, findings: Sequence[Finding], outcome: Outcome
 ) -> tuple[Advice, ...]:
     """What to choose, topic by topic."""
-    if outcome == "mend":
-        return ()
     kinds = {finding.kind for finding in findings}
+    if outcome == "mend" or kinds & set(DOUBTS):
+        return ()
     advice = [_method(run, inventory, kinds, outcome)]
-    if "class-order" in kinds:
+    if kinds & {"class-order", "folder-order"}:
         advice.append(
             Advice("order", "shuffle", "batches must be mixtures of what the stream holds")
         )
@@ -106,21 +109,20 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
     if outcome in ("no need", "no help", "harm"):
         return Advice("method", "source", "keep the network as it is")
     batch, has_source = max(run.batch_sizes), not inventory.named("missing")
+    so_far = "statistics of the stream so far"
+    if batch < SMALL_BATCH:
+        so_far += f", for batches of {batch} say little by themselves"
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
-    if batch < SMALL_BATCH and has_source:
-        reason = f"batches of {batch} images say little; the source's statistics steady them"
-        return Advice("method", "bn-prior", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
     if alarmed or "class-order" in kinds or not any(layer.affine for layer in inventory.layers):
-        reason = "no gradient that could lead astray; statistics of the stream so far"
+        reason = f"no gradient that could lead astray; {so_far}"
         return Advice("method", "bn:running=True", reason)
     if outcome == "unclear" and has_source:
         reason = "half way between the source and the data, until you know more"
         return Advice("method", "gprebn:theta=0.5", reason)
-    reason = "statistics of the stream so far, and affine parameters that follow it"
-    return Advice("method", "gprebn", reason)
+    return Advice("method", "gprebn", f"affine parameters that follow the stream, and {so_far}")
 
 
 def _batch_size(run: DryRun) -> Advice:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
-from driftnorm.diagnosis.findings import Finding, find
+from driftnorm.diagnosis.findings import DOUBTS, Finding, find
 from driftnorm.diagnosis.inventory import Inventory, take_inventory
 from driftnorm.diagnosis.trial import METHODS, Batch, DryRun, dry_run
 from driftnorm.intake import normalizes_input
@@ -46,6 +46,9 @@ class Diagnosis:
             first = self.findings[0]
             answer = "Nothing to adapt" if first.kind == "no-batch-norm" else _ANSWERS["mend"]
             return f"{answer}: {first.text}"
+        reason = next((f.text for f in self.findings if f.kind in (*DOUBTS, "folder-order")), "")
+        if self.outcome == "unclear" and reason:
+            return f"Unclear: {reason}"
         return f"{_ANSWERS[self.outcome]}: {self._evidence()}."
 
     def _evidence(self) -> str:
@@ -180,6 +183,7 @@ def diagnose(
     *,
     methods: Sequence[str] = METHODS,
     most_batches: int = 20,
+    folders: Sequence[str] = (),
 ) -> Diagnosis:
     """Finds out whether adapting a network to images will help.
 
@@ -189,6 +193,8 @@ def diagnose(
             where unknown; they are counted with, and never shown to a method). Read once.
         methods: What to try beside the network as it is; with options as in "bn:running=True".
         most_batches: So many batches are looked at.
+        folders: Of each image, if known, to see whether the images come folder by folder; read at
+            the end, so it may grow as the batches are read.
 
     Returns:
         Inventory, drift, trials, findings and advice.
@@ -199,7 +205,7 @@ def diagnose(
         raise ValueError("`methods` must name at least one method to try.")
     inventory = take_inventory(network)
     pairs = ((b, None) if isinstance(b, Tensor) else b for b in batches)
-    run = dry_run(network, pairs, methods, most_batches)
+    run = dry_run(network, pairs, methods, most_batches, folders)
     findings = find(inventory, run, normalizes_input(network))
     outcome = decide(run, findings)
     return Diagnosis(inventory, run, findings, outcome, advise(run, inventory, findings, outcome))

@@ -12,7 +12,8 @@ its channels; the largest is told beside it.
 
 Few images have statistics of their own. Each layer is also measured on the images with even and
 with odd number apart; half the distance between those two is about what chance alone gives for the
-whole (with n images a half has n / 2, so each strays by sqrt(2) times as much, and both do).
+whole (with n images a half has n / 2, so each strays by sqrt(2) times as much, and both do). Where
+a batch is one image, batches with even and with odd number are the halves.
 """
 
 from __future__ import annotations
@@ -117,15 +118,25 @@ class DriftMeter:
         self._layers = dict(layers.values())
         # Insertion order is forward order: a layer enters when it is first called.
         self._halves: dict[str, tuple[list[Moments], list[Moments]]] = {}
+        self._batches = 0
         self._handles = [
-            module.register_forward_pre_hook(self._watch(name))
-            for name, module in self._layers.items()
+            network.register_forward_pre_hook(self._count),
+            *(
+                module.register_forward_pre_hook(self._watch(name))
+                for name, module in self._layers.items()
+            ),
         ]
+
+    def _count(self, network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self._batches += 1
 
     def _watch(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            halves = self._halves.setdefault(name, ([], []))
-            for half, part in zip(halves, (inputs[0][::2], inputs[0][1::2]), strict=True):
+            halves, x = self._halves.setdefault(name, ([], [])), inputs[0]
+            if len(x) == 1:
+                halves[self._batches % 2].append(batch_moments(x))
+                return
+            for half, part in zip(halves, (x[::2], x[1::2]), strict=True):
                 if part.numel():
                     half.append(batch_moments(part.contiguous()))
 

@@ -6,16 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from driftnorm.diagnosis.inventory import Inventory
-from driftnorm.diagnosis.order import LABELS
+from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
 
-__all__ = ["Finding", "find"]
+__all__ = ["DOUBTS", "Finding", "find"]
 
 FEW_IMAGES = 64
 SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
+# With one of these no measurement can be trusted, though it may be sound.
+DOUBTS = ("normalisation", "few-images")
+# What is subtracted from, and divides, images in [0, 1]. A network that was trained on bytes
+# divides by 1/255; constants that are meant for bytes are far above.
+MEANS, DEVIATIONS = (-0.5, 1.5), (0.002, 3.0)
 # Between what a missed division by sigma does (0.23 and less) and what fog does (0.42).
 SCALE_LOW, SCALE_HIGH, SAME_FOR_ALL = 0.33, 3.0, 0.3
+# Pictures in [0, 1] have a deviation of 0.2 to 0.4, normalised ones of about 1; less is pale.
+PALE, PALE_NORMALISED = 0.15, 0.5
 
 
 @dataclass(frozen=True)
@@ -41,14 +48,31 @@ def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, 
         run: What was measured.
         normalizes: Whether the network normalises its input itself, and so wants it in [0, 1].
     """
+    constants = [*_of_constants(inventory)]
     found = [
-        *_of_input(run, normalizes),
+        *constants,
+        *(f for f in _of_input(run, normalizes) if f.kind not in {each.kind for each in constants}),
         *_of_statistics(inventory),
         *_of_safety(inventory, run),
         *_of_amount(run),
         *_of_classes(run),
     ]
     return tuple(sorted(found, key=lambda finding: not finding.severe))
+
+
+def _of_constants(inventory: Inventory) -> Iterator[Finding]:
+    means, deviations = ([pair[i] for pair in inventory.input_constants] for i in (0, 1))
+    (low, high), (least, most) = MEANS, DEVIATIONS
+    if all(low <= mean <= high for mean in means) and all(least <= d <= most for d in deviations):
+        return
+    text = (
+        f"the network subtracts {_numbers(means)} and divides by {_numbers(deviations)}, which "
+        "cannot be the mean and deviation of images in [0, 1]"
+    )
+    if max(means) > high and max(deviations) > most:
+        scaled = (_numbers([value / 255 for value in values]) for values in (means, deviations))
+        text += ": they seem to be for bytes; divide both by 255 ({} and {})".format(*scaled)
+    yield Finding("normalisation", True, f"{text}.")
 
 
 def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
@@ -60,12 +84,17 @@ def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
         first = run.drift.layers[0]
         odd = not SCALE_LOW <= first.scale <= SCALE_HIGH
         if odd and first.scale_spread < SAME_FOR_ALL:
+            pale = first.scale < 1 and _is_pale(looks)
             yield Finding(
-                "normalisation",
+                "contrast" if pale else "normalisation",
                 False,
-                f"all channels of the first batch-norm layer (`{first.name}`) vary "
-                f"{first.scale:.2g} times as much as in training. Unless the pictures have such "
-                "a contrast, the mean and standard deviation of the normalisation are not those of "
+                f"the pictures have little contrast (deviation {looks.contrast:.2g}), and all "
+                f"channels of the first batch-norm layer (`{first.name}`) vary {first.scale:.2g} "
+                "times as much as in training."
+                if pale
+                else f"all channels of the first batch-norm layer (`{first.name}`) vary "
+                f"{first.scale:.2g} times as much as in training: unless the pictures have such a "
+                "contrast, the mean and standard deviation of the normalisation are not those of "
                 "the training.",
             )
     if run.broken:
@@ -74,6 +103,10 @@ def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
             False,
             f"{run.broken} images with NaN or infinite values were left out.",
         )
+
+
+def _is_pale(looks: Looks) -> bool:
+    return looks.contrast < (PALE if looks.lowest >= 0 else PALE_NORMALISED)
 
 
 def _wrong_range(looks: Looks, normalizes: bool) -> str | None:
@@ -153,23 +186,30 @@ def _of_amount(run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "few-images",
             False,
-            f"{run.images} images are too few to judge by: chance alone moves the statistics by "
-            f"{run.drift.chance:.2f} deviations. Give some hundreds.",
+            f"{run.images} images are too few to judge by{_by_chance(run)}; give some hundreds.",
         )
     if max(run.batch_sizes) < SMALL_BATCH:
         yield Finding(
             "small-batch",
             False,
-            f"statistics of a batch of {max(run.batch_sizes)} are mostly noise: use larger "
-            "batches, running statistics (gprebn, bn:running=True) or a source prior (bn-prior).",
+            f"statistics of a batch of {max(run.batch_sizes)} alone are mostly noise: use larger "
+            "batches, or running statistics (gprebn, bn:running=True).",
         )
 
 
 def _of_classes(run: DryRun) -> Iterator[Finding]:
     ordered = [who for who, serial in run.serial.items() if serial.ordered]
-    if ordered:
+    if ordered == [FOLDERS]:
+        yield Finding(
+            "folder-order",
+            False,
+            f"the images come folder by folder (excess {run.serial[FOLDERS].excess:.2f}; 0 is "
+            "shuffled, 1 is sorted): if folders are classes, statistics of such batches mislead, "
+            "so shuffle the images (a shuffled list of their paths will do).",
+        )
+    elif ordered:
         whose = "true" if LABELS in ordered else "predicted"
-        excess = max(run.serial[who].excess for who in ordered)
+        excess = max(run.serial[who].excess for who in ordered if who != FOLDERS)
         yield Finding(
             "class-order",
             False,
@@ -194,6 +234,16 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
                 False,
                 f"the guard gave the alarm {trial.alarms} times for {trial.method}.",
             )
+
+
+def _by_chance(run: DryRun) -> str:
+    if not run.drift.layers:
+        return ""
+    return f" (chance alone moves the statistics by {run.drift.chance:.2f} deviations)"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
 
 
 def _some(names: Sequence[str]) -> str:

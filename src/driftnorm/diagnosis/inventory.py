@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from driftnorm.models.normalized import Normalized
 from driftnorm.surgery import describe_norms, find_batch_norms
 
 __all__ = ["BatchNormLayer", "Inventory", "take_inventory"]
@@ -48,12 +49,15 @@ class Inventory:
         norms: All its normalisation layers in words.
         instance_norms: Names of its InstanceNorm layers.
         active_dropout: Names of dropout layers that were left active.
+        input_constants: Mean and deviation per channel by which the network normalises its input
+            itself; empty if it does not.
     """
 
     layers: tuple[BatchNormLayer, ...]
     norms: str
     instance_norms: tuple[str, ...] = ()
     active_dropout: tuple[str, ...] = ()
+    input_constants: tuple[tuple[float, float], ...] = ()
 
     @property
     def channels(self) -> int:
@@ -77,7 +81,13 @@ def take_inventory(network: nn.Module) -> Inventory:
         norms=describe_norms(network),
         instance_norms=tuple(n for n, m in named if isinstance(m, _InstanceNorm)),
         active_dropout=tuple(n for n, m in named if m.training and _drops(m)),
+        input_constants=next((_constants(m) for _, m in named if isinstance(m, Normalized)), ()),
     )
+
+
+def _constants(module: Normalized) -> tuple[tuple[float, float], ...]:
+    pairs = zip(module.mean.flatten().tolist(), module.std.flatten().tolist(), strict=True)
+    return tuple((round(mean, 6), round(std, 6)) for mean, std in pairs)
 
 
 def _drops(module: nn.Module) -> bool:

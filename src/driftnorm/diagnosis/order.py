@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
-__all__ = ["LABELS", "Serial", "serial"]
+__all__ = ["FOLDERS", "LABELS", "Serial", "serial"]
 
-LABELS = "labels"
+FOLDERS, LABELS = "folders", "labels"
 # A sorted stream has an excess near the accuracy of the predictions; ResNet-20 on sorted images of
 # CIFAR-10 gave 0.82 (clean), 0.36 (JPEG), 0.11 (noise); shuffled ones gave less than one z.
 EXCESS, SURE = 0.1, 3.0
@@ -34,8 +34,8 @@ class Serial:
         return self.excess > EXCESS and self.z > SURE
 
 
-def serial(classes: Sequence[int]) -> Serial:
-    """Measures a stream by the class of each image.
+def serial(classes: Sequence[Hashable]) -> Serial:
+    """Measures a stream by the class, or any other group, of each image.
 
     >>> serial([0] * 50 + [1] * 50).ordered, serial([0, 1] * 50).ordered
     (True, False)

@@ -35,6 +35,7 @@ class SampledBatches:
     Attributes:
         total: How many batches; None where only reading them all would tell.
         unreadable: Names of images that could not be read, with the reasons, so far.
+        folders: The folder of each image in the batches so far; none for images without names.
     """
 
     def __init__(
@@ -65,10 +66,12 @@ class SampledBatches:
             self._numbers = [i * there // self.total for i in range(self.total)]
             self._inputs = _Chosen(inputs, batch_size, self._numbers)
         self.unreadable: list[tuple[str, str]] = []
+        self.folders: list[str] = []
 
     def __iter__(self) -> Iterator[Batch]:
         """Images (N, 3, H, W) in [0, 1], and their classes (-1 where unknown) or None."""
         self.unreadable = []
+        self.folders.clear()
         stream = self._inputs.stream(self._wanted, ahead=self._batch_size)
         with closing(stream) as items:
             for number in count() if self._numbers is None else self._numbers:
@@ -86,6 +89,8 @@ class SampledBatches:
                 self.unreadable.append((name, error))
                 continue
             images.append(pixels)
+            folder, slash, _ = name.rpartition("/")
+            self.folders += [folder] * bool(slash)
             if self._labels is not None:
                 label = self._labels.of(name, number * self._batch_size + place)
                 classes.append(-1 if label is None else label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.diagnosis.drift import Drift, DriftMeter
-from driftnorm.diagnosis.order import LABELS, Serial, serial
+from driftnorm.diagnosis.order import FOLDERS, LABELS, Serial, serial
 from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import read_signals
 from driftnorm.method_spec import parse_method
@@ -72,15 +72,26 @@ class Looks:
     Attributes:
         lowest: Smallest value.
         highest: Largest value.
+        contrast: Mean over images of the deviation of an image's values.
+        images: How many.
     """
 
     lowest: float = math.inf
     highest: float = -math.inf
+    contrast: float = 0.0
+    images: int = 0
 
     def after(self, images: Tensor) -> Looks:
         """With one more batch."""
         low, high = images.aminmax()
-        return Looks(min(self.lowest, float(low)), max(self.highest, float(high)))
+        total = self.images + len(images)
+        contrast = float(images.flatten(1).std(dim=1, correction=0).mean())
+        return Looks(
+            min(self.lowest, float(low)),
+            max(self.highest, float(high)),
+            self.contrast + (contrast - self.contrast) * len(images) / total,
+            total,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,8 @@ class DryRun:
         looks: Range of the input.
         drift: Of the statistics.
         trials: The source first.
-        serial: Whether neighbours are alike, by each method's predictions and by the labels;
-            empty for dense predictions.
+        serial: Whether neighbours are alike, by each method's predictions, by the labels and by
+            the folders; for dense predictions, by the folders alone.
         classes: How many outputs the network has.
         repeatable: Whether the source answers the same images twice in the same way.
     """
@@ -131,6 +142,7 @@ def dry_run(
     batches: Iterable[Batch],
     methods: Sequence[str] = METHODS,
     most_batches: int = 20,
+    folders: Sequence[str] = (),
 ) -> DryRun:
     """Shows the batches to copies of the network: as it is, and adapting by each method.
 
@@ -140,6 +152,7 @@ def dry_run(
             read once, and never more than one batch in memory.
         methods: Methods beside the source; left out if the network has no batch norm.
         most_batches: Where to stop.
+        folders: Of each image, if known; read at the end, so it may grow as the batches are read.
 
     Returns:
         What was measured.
@@ -149,7 +162,7 @@ def dry_run(
         run = _Run(network, methods)
         for images, truth in islice(batches, most_batches):
             run.show(images, truth)
-        return run.finished()
+        return run.finished(folders)
 
 
 class _Run:
@@ -188,7 +201,7 @@ class _Run:
         self.sizes.append(len(images))
         self.last = images, logits
 
-    def finished(self) -> DryRun:
+    def finished(self, folders: Sequence[str]) -> DryRun:
         """Everything that was measured."""
         if self.last is None:
             raise ValueError("`batches` gave no usable image; there is nothing to diagnose.")
@@ -207,7 +220,7 @@ class _Run:
             looks=self.looks,
             drift=drift,
             trials=tuple(self._trial(name, predictions, truth, classes) for name in predictions),
-            serial=_serials(predictions, truth) if logits.dim() == 2 else {},
+            serial=_serials(predictions if logits.dim() == 2 else {}, truth, folders),
             classes=classes,
             repeatable=torch.allclose(again, logits, rtol=1e-3, atol=1e-4),
         )
@@ -242,10 +255,12 @@ def _scored(own: Tensor, source: Tensor, truth: Tensor) -> tuple[float | None, I
     return float(right.mean()), paired_interval([right - before])
 
 
-def _serials(predictions: dict[str, Tensor], truth: Tensor) -> dict[str, Serial]:
-    found = {name: serial(classes.tolist()) for name, classes in predictions.items()}
-    known = truth[truth >= 0].tolist()
-    return {**found, LABELS: serial(known)} if known else found
+def _serials(
+    predictions: dict[str, Tensor], truth: Tensor, folders: Sequence[str]
+) -> dict[str, Serial]:
+    streams: dict[str, Sequence[Hashable]] = {n: c.tolist() for n, c in predictions.items()}
+    streams |= {LABELS: truth[truth >= 0].tolist(), FOLDERS: folders}
+    return {name: serial(stream) for name, stream in streams.items() if stream}
 
 
 def _distance(before: nn.Module, after: nn.Module) -> float:
