@@ -49,13 +49,39 @@ def test_tables_of_settings(name: str) -> None:
     for setting, line in zip(settings, table.rows, strict=True):
         assert line[:names] == setting.names
         assert line[names] == pytest.approx(100 * errors[setting.method])
-        assert line[names + 2 :] == setting.paper
+        assert len(line) == names + 2  # the paper's means are over all 15 corruptions
         if setting.method == reference:
             assert line[names + 1] == "-"
         else:
             change = 100 * (errors[setting.method] - errors[reference])
             assert str(line[names + 1]).startswith(f"{change:+.2f} [")
     assert "batch 20" in table.note
+
+
+SEVEREST = tuple((corruption, 5) for corruption in CORRUPTIONS)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_papers_settings_stand_beside_all_corruptions_of_cifar_10(name: str) -> None:
+    settings, _ = SETTINGS[name]
+    errors = {setting.method: 0.2 for setting in settings}
+    names = len(settings[0].names)
+    for streams, said in ((ALL_STREAMS, False), (SEVEREST, True)):
+        table = make(name, made_rows(errors, streams))
+        for setting, line in zip(settings, table.rows, strict=True):
+            assert line[names + 2 :: 2] == setting.paper
+            for printed, off in zip(setting.paper, line[names + 3 :: 2], strict=True):
+                assert off is None if printed is None else off == pytest.approx(20 - printed)
+        words = "Paper: mean over 5 severities; ours: severity 5, 15 corruptions."
+        assert (words in table.note) == said
+    for hidden in (
+        made_rows(errors, SEVEREST, data="cifar-100-c"),
+        made_rows(errors, SEVEREST[1:]),
+        made_rows(errors, [*SEVEREST, ("spatter", 5)]),
+        made_rows(errors, [*SEVEREST, ("fog", 4)]),
+        made_rows(errors, [*(s for s in SEVEREST if s[0] != "frost"), ("frost (procedural)", 5)]),
+    ):
+        assert not any("paper" in column.title for column in make(name, hidden).columns)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -97,13 +123,40 @@ def test_the_papers_means_stand_only_beside_means_over_the_same_streams() -> Non
     whole = summary_table(made_rows(errors, ALL_STREAMS))
     assert whole.rows[0][-2:] == (11.2, pytest.approx(40 - 11.2))
     fifth = made_rows(errors, [(c, 5) for c in CORRUPTIONS])
-    assert summary_table(fifth).rows[0][-2:] == (None, None)
+    assert len(summary_table(fifth).columns) == 5
+    assert "Paper" not in summary_table(fifth).note
     assert len(detailed_table(fifth).columns) == 3
     few = detailed_table(
         made_rows(errors, [stream for stream in ALL_STREAMS if stream[0] == "fog"])
     )
-    assert few.rows[0][-2:] == (8.5, 7.7)
+    assert few.rows[0][-2:] == ("8.5 (+31.5)", "7.7 (+12.3)")
     assert few.rows[1][-2:] == (None, None)  # the paper's mean is over all corruptions
+
+
+def test_the_best_of_each_corruption_is_in_bold() -> None:
+    rows = made_rows({"bn": 0.4, "tent": 0.2}, [("fog", 5)])
+    rows += made_rows({"bn": 0.1, "tent": 0.3}, [("snow", 5)])
+    table = detailed_table(rows)
+    assert [line[0] for line in table.rows] == ["snow", "fog", "mean"]
+    best = [[table.is_best(row, column) for column in (1, 2)] for row in range(3)]
+    assert best == [[True, False], [False, True], [True, True]]  # 25.0 both
+    assert "| fog | 40.0 | **20.0** |" in table.to_markdown()
+
+
+def test_notes_say_which_corruptions_and_how_many_steps() -> None:
+    rows = made_rows({"tent": 0.2}, STREAMS)
+    assert "Over 2 corruptions: snow, fog." in summary_table(rows).note
+    assert "Over 15 corruptions." in summary_table(made_rows({"tent": 0.2}, ALL_STREAMS)).note
+    assert ", 1 step, " in summary_table(rows).note
+    longer = [
+        replace(row, cell=replace(row.cell, protocol=replace(row.cell.protocol, steps=3)))
+        for row in made_rows({"tent:steps=3": 0.2}, STREAMS)
+    ]
+    assert ", 1 or 3 steps, " in summary_table([*rows, *longer]).note
+    assert ", 3 steps, " in summary_table(longer).note
+    stepless = made_rows({"tent": 0.2}, [("rain", 5)], options=(*ADAM[:2], ("steps", 3)))
+    with pytest.raises(MixedRowsError, match="'tent' was optimised differently"):
+        summary_table([*rows, *stepless])
 
 
 def test_order_does_not_come_from_file_names() -> None:
@@ -117,18 +170,39 @@ def test_order_does_not_come_from_file_names() -> None:
 
 
 def test_augmentation_compares_each_network_with_its_own_source() -> None:
-    rows = made_rows({"source": 0.3, "gprebn": 0.2}, STREAMS, model="augmix.safetensors@1")
-    rows += made_rows({"source": 0.5, "gprebn": 0.46}, STREAMS, model="cutout.safetensors@2")
-    lines = {line[:2]: line for line in make("augmentation", rows).rows}
-    assert lines["augmix", "source"][2:] == (pytest.approx(30), "-", 11.2)
+    pair = {"source": 0.3, "gprebn": 0.2}
+    rows = made_rows(pair, SEVEREST, model="runs/model.safetensors@1", recipe="augmix")
+    pair = {"source": 0.5, "gprebn": 0.46}
+    rows += made_rows(pair, SEVEREST, model="augmix-b/model.safetensors@2", recipe="cutout")
+    table = make("augmentation", rows)
+    lines = {line[:2]: line for line in table.rows}
+    assert lines["augmix", "source"][2:] == (
+        *(pytest.approx(30), "-", 11.2),
+        pytest.approx(30 - 11.2),
+    )
     assert lines["augmix", "gprebn"][4] == 8.9
     assert str(lines["augmix", "gprebn"][3]).startswith("-10.00 [")
     assert str(lines["cutout", "gprebn"][3]).startswith("-4.00 [")
-    assert lines["cutout", "gprebn"][4] is None
-    with pytest.raises(MixedRowsError, match="lacks 1 of 2"):
+    assert lines["cutout", "gprebn"][4:] == (None, None)
+    assert "ours: severity 5, 15 corruptions" in table.note
+    with pytest.raises(MixedRowsError, match="lacks 1 of 15"):
         make("augmentation", rows[:-1])
     with pytest.raises(MixedRowsError, match="protocols"):
         make("augmentation", [*rows, made_row(model="mixup.safetensors@3", data="cifar-100-c")])
+
+
+def test_augmentation_does_not_guess_a_recipe() -> None:
+    for facts, name, columns in (
+        ({"recipe": None}, "augmix-b/model", 6),  # its file says nothing
+        ({}, "augmix", 6),  # rows of older versions: the folder of `driftnorm train robust`
+    ):
+        rows = made_rows({"source": 0.3}, SEVEREST, model="augmix-b/model.safetensors@2", **facts)
+        table = make("augmentation", rows)
+        assert table.rows[0][0] == name
+        assert len(table.columns) == columns
+        assert table.rows[0][4] == (11.2 if name == "augmix" else None)
+    few = made_rows({"source": 0.3}, STREAMS, model="a@1", recipe="augmix")
+    assert len(make("augmentation", few).columns) == 4
 
 
 def imagenet_rows(error: Callable[[str, int], float], method: str = "source") -> list[Row]:
@@ -152,7 +226,15 @@ def test_imagenet_table_against_a_slow_computation() -> None:
     assert [column.title for column in table.columns[1:]] == [
         *("noise", "blur", "weather", "digital", "mCE")
     ]
-    assert ("paper: AM", *IMAGENET["AM"]) in table.rows
+    assert ("paper: AM", *map(str, IMAGENET["AM"])) in table.rows
+    assert all(table.is_best(0, column) for column in range(1, 6))
+
+
+def test_imagenet_table_is_for_imagenet_c_only() -> None:
+    with pytest.raises(MixedRowsError, match=r"on ImageNet-C, but these rows are of cifar-10-c"):
+        make("imagenet", made_rows({"source": 0.4}, ALL_STREAMS))
+    rows = [made_row("source", c, s, data="imagenet-c (5000)") for c, s in ALL_STREAMS]
+    assert make("imagenet", rows).rows
 
 
 def test_imagenet_table_gives_the_known_mce_of_augmix() -> None:
@@ -193,7 +275,7 @@ def test_fine_tuned_table() -> None:
     assert values["pre-trained", "target"] == pytest.approx((30, 20))
     assert values["fine-tuned", "source"] == pytest.approx((10, 12.5))
     assert values["fine-tuned", "target"] == pytest.approx((7.5, 5))
-    assert table.rows[-1][5:] == (14.4, 13.2)
+    assert len(table.columns) == 5  # the paper's are means over all 15 corruptions
     assert "1000 images 2 epochs lr 0.01 seed 0" in table.note
 
 
@@ -213,6 +295,37 @@ def test_fine_tuned_table_refuses_what_does_not_belong_together() -> None:
         make("fine-tuned", [*rows, *made_rows(FOUR, [("rain", 5)])])
 
 
+CLAIMED = {"bn": 0.3, "source": 0.4, "tent": 0.2}
+
+
+def test_claims_are_judged_at_the_batch_size_of_the_rows() -> None:
+    table = make("claims", made_rows(CLAIMED, STREAMS, batch=25))
+    verdicts = {line[0]: line[-1] for line in table.rows}
+    assert verdicts["target statistics beat source statistics"] == "confirmed"
+    assert verdicts["an entropy step improves on target statistics"] == "confirmed"
+    assert verdicts["T3A helps a little"] == "not measured"
+    assert "batch 25" in table.note
+    with pytest.raises(MixedRowsError, match=r"one batch size, but these rows have \[20, 25\]"):
+        make("claims", [*made_rows(CLAIMED, STREAMS), *made_rows(CLAIMED, STREAMS, batch=25)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": "cifar-10-c"}, "protocols cannot be mixed"),
+        ({"count": 40}, "protocols cannot be mixed"),
+        ({"options": (("lr", 0.1), *ADAM[1:])}, "optimised differently"),
+    ],
+)
+def test_claims_refuse_pairs_that_were_not_measured_alike(
+    changes: dict[str, object], words: str
+) -> None:
+    rows = made_rows({"tent": 0.2}, STREAMS, options=ADAM)
+    rows += made_rows({"gprebn": 0.1}, STREAMS, **{"options": ADAM, **changes})
+    with pytest.raises(MixedRowsError, match=f"GpreBN with running .* cannot be judged: .*{words}"):
+        make("claims", rows)
+
+
 def test_every_view_names_methods_that_can_be_built() -> None:
     from driftnorm.method_spec import parse_method
 
@@ -227,7 +340,9 @@ def test_the_command_puts_files_together(tmp_path: Path) -> None:
     files = [str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")]
     chosen = [*command, *files, "--form", "csv", "--methods", "tent", "bn"]
     found = subprocess.run(chosen, capture_output=True, text=True, check=True)
-    lines = [*csv.reader(io.StringIO(found.stdout.strip()))]
+    note, content = found.stdout.split("\n", 1)
+    assert note.startswith("# Error in %. Model net@12345678; cifar-10-c (generated), ")
+    lines = [*csv.reader(io.StringIO(content.strip()))]
     assert [(line[0], float(line[1])) for line in lines[1:]] == [
         ("tent", pytest.approx(20)),
         ("bn", pytest.approx(40)),

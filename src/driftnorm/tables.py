@@ -32,12 +32,15 @@ class Table:
         columns: The headings; the first column names the row.
         rows: Cells are text or numbers; ``None`` prints as a dash.
         note: The protocol, and whatever else must stand beside the numbers.
+        best_by: Whether the best number is that of a column, or of a row among its columns with the
+            same ``best``.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | float | None, ...], ...]
     note: str = ""
+    best_by: Literal["column", "row"] = "column"
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -54,12 +57,17 @@ class Table:
         return value if isinstance(value, str) else f"{value:.{self.columns[column].decimals}f}"
 
     def is_best(self, row: int, column: int) -> bool:
-        """Whether a cell holds the best number of its column, as printed."""
+        """Whether a cell holds the best number of its column or row, as printed."""
         best = self.columns[column].best
         if best is None or not isinstance(self.rows[row][column], int | float):
             return False
-        numbers = [r[column] for r in self.rows if isinstance(r[column], int | float)]
-        winner = (max if best == "highest" else min)(float(n) for n in numbers if n is not None)
+        if self.best_by == "column":
+            peers = [other[column] for other in self.rows]
+        else:
+            pairs = zip(self.rows[row], self.columns, strict=True)
+            peers = [value for value, other in pairs if other.best == best]
+        numbers = [value for value in peers if isinstance(value, int | float)]
+        winner = (max if best == "highest" else min)(map(float, numbers))
         return self.text(row, column) == f"{winner:.{self.columns[column].decimals}f}"
 
     def to_rich(self) -> RichTable:
@@ -127,8 +135,10 @@ class Table:
         return "\n".join([*lines, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
     def to_csv(self) -> str:
-        """For programs: full precision."""
+        """For programs: full precision; the note is a first line that begins with ``# ``."""
         buffer = io.StringIO()
+        if self.note:
+            buffer.write(f"# {' '.join(self.note.split())}\n")
         writer = csv.writer(buffer)
         writer.writerow(column.title for column in self.columns)
         writer.writerows(self.rows)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from driftnorm.records import Row
+from driftnorm.robustness.beside_paper import beside_paper, difference
 from driftnorm.robustness.comparing import (
     MixedRowsError,
     change_of_error,
@@ -92,17 +93,25 @@ def _settings_table(
     lacking = sorted(set(wanted) - set(methods_of(rows)))
     if lacking:
         raise MixedRowsError(f"{title!r} also needs the method(s) {', '.join(lacking)}.")
+    beside = beside_paper(rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method, names, paper in settings:
         change = (
             "-" if method == reference else change_text(change_of_error(rows, method, reference))
         )
-        lines.append((*names, mean_error(rows, method), change, *paper))
+        error = mean_error(rows, method)
+        both = [value for printed in paper for value in (printed, difference(error, printed))]
+        lines.append((*names, error, change, *(both if beside.shown else ())))
+    networks = papers if beside.shown else ()
     columns = (
         *(Column(head, align="left") for head in heads),
         Column("error", best="lowest", decimals=2),
         Column(f"error minus {reference}'s, 95 %"),
-        *(Column(f"paper, {network}") for network in papers),
+        *(
+            column
+            for network in networks
+            for column in (Column(f"paper, {network}"), Column(f"ours minus {network}"))
+        ),
     )
-    note = f"{note_of(rows)} Intervals: paired bootstrap over images."
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{beside.note}"
     return Table(title, columns, tuple(lines), note)

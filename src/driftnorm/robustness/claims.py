@@ -17,6 +17,8 @@ from driftnorm.robustness.comparing import (
     MixedRowsError,
     change_of_error,
     change_text,
+    check_protocol,
+    check_streams,
     data_set,
     note_of,
     stream_of,
@@ -115,6 +117,12 @@ def claims_table(rows: Sequence[Row]) -> Table:
         raise MixedRowsError("there are no rows to make a table of.")
     if len({row.cell.model for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
         raise MixedRowsError("claims are judged for one network and one data set at a time.")
+    sizes = sorted({row.cell.protocol.batch_size for row in rows})
+    if len(sizes) > 1:
+        raise MixedRowsError(
+            f"claims are judged at one batch size, but these rows have {sizes}: give the rows of "
+            "one of them."
+        )
     lines: list[tuple[str | float | None, ...]] = []
     for claim in CLAIMS:
         own = _common(rows, claim)
@@ -124,6 +132,7 @@ def claims_table(rows: Sequence[Row]) -> Table:
         if not own:
             lines.append((claim.text, words, "-", "-", claim.paper, "not measured"))
             continue
+        _check_pair(own, claim)
         change = change_of_error(own, claim.method, claim.reference)
         severities = sorted({row.cell.severity for row in own})
         met = (
@@ -140,16 +149,27 @@ def claims_table(rows: Sequence[Row]) -> Table:
         Column("paper", align="left"),
         Column("verdict", align="left"),
     )
-    note = f"{note_of(rows)} Paired bootstrap over images. Paper: WRN-40-2 or WRN-28-10."
+    note = (
+        f"{note_of(rows)} Paired bootstrap over images. Paper: CIFAR-10-C, WRN-40-2 or WRN-28-10."
+    )
     return Table("What the paper claims and what we measured", columns, tuple(lines), note)
 
 
 def _common(rows: Sequence[Row], claim: Claim) -> list[Row]:
-    """Rows of both settings on the corrupted streams that both met, in one batch size."""
-    usual = [r for r in rows if r.cell.severity and r.cell.protocol.batch_size == 200]
+    """Rows of both settings on the corrupted streams that both met."""
+    shifted = [row for row in rows if row.cell.severity]
     met = {
-        method: {stream_of(row) for row in usual if row.cell.method == method}
+        method: {stream_of(row) for row in shifted if row.cell.method == method}
         for method in (claim.method, claim.reference)
     }
     shared = met[claim.method] & met[claim.reference]
-    return [row for row in usual if row.cell.method in met and stream_of(row) in shared]
+    return [row for row in shifted if row.cell.method in met and stream_of(row) in shared]
+
+
+def _check_pair(rows: Sequence[Row], claim: Claim) -> None:
+    """Refuse two settings that were not measured alike."""
+    try:
+        check_protocol(rows)
+        check_streams(rows)
+    except MixedRowsError as error:
+        raise MixedRowsError(f"the claim {claim.text!r} cannot be judged: {error}") from error

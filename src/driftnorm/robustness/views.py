@@ -18,6 +18,7 @@ from driftnorm.robustness.ablations import (
     intro_table,
 )
 from driftnorm.robustness.batch_sizes import batch_size_table
+from driftnorm.robustness.beside_paper import difference
 from driftnorm.robustness.claims import CLAIMS, claims_table
 from driftnorm.robustness.comparing import (
     change_of_error,
@@ -52,12 +53,31 @@ def detailed_table(rows: Sequence[Row]) -> Table:
     lines.append(("mean", *(mean_error(rows, m) for m in methods)))
     printed = [m for m in methods if any((shift, m) in paper for shift in shifts)]
     means = {("mean", method): error for method, error in _paper_means(rows).items()}
-    columns = [Column("corruption"), *(Column(m) for m in methods)]
+    columns = [Column("corruption"), *(Column(m, best="lowest") for m in methods)]
     columns += [Column(f"{m}, paper") for m in printed]
     known = {**paper, **means}
-    lines = [(*line, *(known.get((str(line[0]), m)) for m in printed)) for line in lines]
-    note = note_of(rows) + (" Paper: WRN-40-2 trained with AugMix." if printed else "")
-    return Table("Error by corruption", tuple(columns), tuple(lines), note)
+    lines = [(*line, *_printed(line, methods, printed, known)) for line in lines]
+    said = " Paper: WRN-40-2 trained with AugMix; in brackets ours minus it." if printed else ""
+    title = "Error by corruption"
+    return Table(title, tuple(columns), tuple(lines), note_of(rows) + said, best_by="row")
+
+
+def _printed(
+    line: Sequence[str | float | None],
+    methods: Sequence[str],
+    printed: Sequence[str],
+    known: Mapping[tuple[str, str], float],
+) -> list[str | None]:
+    """The paper's numbers for a line, each with ours minus it."""
+    ours = dict(zip(methods, line[1:], strict=True))
+    cells: list[str | None] = []
+    for method in printed:
+        paper, error = known.get((str(line[0]), method)), ours[method]
+        if paper is None or not isinstance(error, float):
+            cells.append(None)
+        else:
+            cells.append(f"{paper} ({error - paper:+.1f})")
+    return cells
 
 
 def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
@@ -78,18 +98,18 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
             for k in ("nll", "ece")
         ]
         error, printed = mean_error(rows, method), paper.get(method)
-        off = None if printed is None else error - printed
-        lines.append((method, error, change, *scores, printed, off))
+        both = (printed, difference(error, printed)) if paper else ()
+        lines.append((method, error, change, *scores, *both))
     columns = (
         Column("method"),
         Column("error", best="lowest", decimals=2),
         Column(f"error minus {reference}'s, 95 %"),
         Column("NLL", best="lowest", decimals=3),
         Column("ECE", best="lowest", decimals=3),
-        Column("paper's error"),
-        Column("ours minus it"),
+        *((Column("paper's error"), Column("ours minus it")) if paper else ()),
     )
-    note = f"{note_of(rows)} Intervals: paired bootstrap over images. Paper: WRN-40-2, AugMix."
+    whose = " Paper: WRN-40-2, AugMix." if paper else ""
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{whose}"
     return Table("Mean error over corruptions", columns, tuple(lines), note)
 
 
