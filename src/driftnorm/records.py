@@ -89,7 +89,7 @@ class RowStore:
     def get(self, cell: Cell) -> Row | None:
         """The cell's row, or None if it is not done."""
         path = self._path(cell)
-        return Row.from_json(path.read_text()) if path.exists() else None
+        return _read_row(path.read_text(), str(path)) if path.exists() else None
 
     def write(self, row: Row) -> None:
         """Add a row; a half-written one is never seen under its name."""
@@ -112,7 +112,7 @@ class RowStore:
     def rows(self) -> Iterator[Row]:
         """All rows, in a fixed order."""
         for path in sorted(self.folder.glob("*.json")):
-            yield Row.from_json(path.read_text())
+            yield _read_row(path.read_text(), str(path))
 
     def _path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}.json"
@@ -134,7 +134,20 @@ def load_rows(path: str | Path) -> list[Row]:
         return list(RowStore(path).rows())
     if not path.exists():
         raise FileNotFoundError(f"no rows at {path}: expected a .jsonl file or a folder of rows.")
-    return [Row.from_json(line) for line in path.read_text().splitlines() if line]
+    lines = enumerate(path.read_text().splitlines(), start=1)
+    return [_read_row(line, f"{path}, line {number}") for number, line in lines if line]
+
+
+def _read_row(text: str, place: str) -> Row:
+    """A row, or an error that says where something else stands."""
+    try:
+        return Row.from_json(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{place} is no row that a driftnorm benchmark wrote "
+            f"({type(error).__name__}: {error}): it is of another origin, or was cut "
+            "off. Remove it, and measure again if it was a row."
+        ) from error
 
 
 def environment() -> dict[str, str]:
