@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test lint types bench docs clean
+.PHONY: help demo test parity lint types bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -55,6 +55,10 @@ demo: $(STAMPS)/package ## Train a small network, shift its data, adapt with eve
 
 test: $(STAMPS)/dev $(STAMPS)/chromium ## Run all tests (set DRIFTNORM_SHARED and DRIFTNORM_CIFAR10 to include those that need files)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+parity: $(STAMPS)/dev ## Compare the corruptions with PyPI's imagecorruptions-imaug (installs it)
+	@$(PIP) --editable '.[parity]'
+	@$(BIN)/python -m pytest tests/test_shifts_parity.py
 
 lint: $(STAMPS)/dev ## Check style
 	@$(BIN)/ruff check && $(BIN)/ruff format --check

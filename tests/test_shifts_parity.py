@@ -5,7 +5,7 @@ which the tests below account: motion blur and snow truncate where ImageMagick r
 from six pictures and enlarges them by a tenth, and the elastic transform is another one, without
 the affine map, so that only its parts can be compared.
 
-To run: pip install imagecorruptions-imaug numba opencv-python-headless scikit-image scikit-learn
+To run: `make parity`, which installs the extra `parity`.
 """
 
 import numpy as np
