@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable
@@ -174,8 +175,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(home: Path, method: str) -> None:
 
 def test_kill_9_in_the_middle_of_20000_images(home: Path) -> None:
     np.savez(home / "many.npz", images=drifting(20_000))
-    whole = run(home, home / "many.npz", "whole.csv", batch_size=64, every=5, method="bn")
-    more = ("--batch-size", "64", "--every", "5", "--method", "bn", "--quiet")
+    # A method whose every answer depends on all batches before it.
+    options = {"batch_size": 64, "every": 5, "method": "gprebn"}
+    whole = run(home, home / "many.npz", "whole.csv", **options)
+    more = ("--batch-size", "64", "--every", "5", "--method", "gprebn", "--quiet")
     killed = subprocess.Popen(command(home, home / "many.npz", "killed.csv", *more))
     out, deadline = home / "killed.csv", time.monotonic() + 120
     while time.monotonic() < deadline and killed.poll() is None:
@@ -186,11 +189,31 @@ def test_kill_9_in_the_middle_of_20000_images(home: Path) -> None:
     assert killed.wait() == -signal.SIGKILL
     assert 0.3 * len(whole) < out.stat().st_size < len(whole)
     assert not (home / "killed.run" / "run.json").exists()
-    again = run(home, home / "many.npz", "killed.csv", batch_size=64, every=5, method="bn")
+    again = run(home, home / "many.npz", "killed.csv", **options)
     assert again == whole
     assert len(rows(whole)) == 20_000
     record = json.loads((home / "killed.run" / "run.json").read_text())
     assert record["images"] == 20_000
+
+
+TOLD_AT_THE_END = """
+import atexit
+from driftnorm.memory import peak_megabytes
+atexit.register(lambda: print(peak_megabytes()))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory as Linux does")
+def test_memory_does_not_grow_with_the_stream(home: Path) -> None:
+    peaks = []
+    for count in (1_000, 20_000):
+        np.savez(home / "many.npz", images=drifting(count))
+        words = command(home, home / "many.npz", f"{count}.csv", "--method", "bn", "--quiet")
+        words[2] = TOLD_AT_THE_END + words[2]  # the code that Python runs
+        peaks.append(int(subprocess.check_output(words)))
+    few, many = peaks
+    assert few > 50
+    assert many - few < 40, f"{few} MB for 1,000 images, {many} MB for 20,000"
 
 
 def test_ctrl_c_in_a_terminal_leaves_a_run_that_goes_on(home: Path) -> None:
