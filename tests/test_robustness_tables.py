@@ -17,7 +17,7 @@ from made_rows import ADAM, ALL_STREAMS, made_row, made_rows
 from driftnorm.records import Row, save_rows
 from driftnorm.robustness.ablations import ABLATION, HALF_TARGET, INTRO, TENT_ON_SOURCE, Setting
 from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, shifts_of
-from driftnorm.robustness.networks import FINE_TUNED
+from driftnorm.robustness.networks import FINE_TUNED, tuning_of
 from driftnorm.robustness.paper import ALEXNET_ERRORS, IMAGENET
 from driftnorm.robustness.views import VIEWS, detailed_table, find_view, summary_table
 from driftnorm.shifts import CORRUPTIONS
@@ -277,6 +277,11 @@ def test_fine_tuned_table() -> None:
     assert values["fine-tuned", "target"] == pytest.approx((7.5, 5))
     assert len(table.columns) == 5  # the paper's are means over all 15 corruptions
     assert "1000 images 2 epochs lr 0.01 seed 0" in table.note
+
+
+def test_how_networks_were_fine_tuned_is_read_off_with_the_stand_in_of_frost_too() -> None:
+    row = made_row(shift="frost (procedural)", model=TUNED.format("frost", "ab12"))
+    assert tuning_of(row) == "1000 images 2 epochs lr 0.01 seed 0"
 
 
 def test_fine_tuned_table_refuses_what_does_not_belong_together() -> None:

@@ -110,6 +110,7 @@ def bench_fine_tuned(
             frost=overlays,
         ),
     )
+    study.pretrained.cells()  # what is wrong with data or network shows before hours of training
     console, store = open_console(quiet, as_json), RowStore(out)
     resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}
     keep_config(out, "bench fine-tuned", given | resolved)
