@@ -118,4 +118,6 @@ def test_the_report_of_a_real_run_shows_it_all(home: Path) -> None:
     assert tips == record["drift_points"]
     assert "entropy, share of its maximum" in page
     assert "nats" not in page
+    assert "Beside the source" in page
+    assert "128 images that both answered" in page
     assert "which is no proof" in page or "nothing here says" in page

@@ -233,12 +233,6 @@ def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path |
         )
     elif "accuracy" in record:
         lines.append("Accuracy is not available: no image with a label could be predicted.")
-    if "sample" in record:
-        source, adapted = (record[f"sample_accuracy_{who}"] for who in ("source", "adapted"))
-        lines.append(
-            f"On a sample of {record['sample']:,}: source {100 * source:.1f} %, adapted "
-            f"{100 * adapted:.1f} %."
-        )
     lines.append(f"Predictions are in {plan.out}, the run's record in {plan.record_file}.")
     if record["predicted"]:
         lines += [f"The adapter's state is in {save_state}."] * (save_state is not None)

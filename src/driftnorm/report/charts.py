@@ -199,7 +199,7 @@ def heat_map(
             marks.append(tag("rect", tag("title", tip), x=x, y=y + 1, width=cell - 48,
                              height=step - 2, class_="mark heat", role="img",
                              fill_opacity=0.06 + 0.94 * max(share, 0.0)))  # fmt: skip
-            marks.append(tag("text", f"{value:.3g}", x=x + cell - 44, y=y + 12))
+            marks.append(tag("text", f"{value:.2g}", x=x + cell - 44, y=y + 12))
     return _figure(title, width, top + step * len(rows) + 4, joined(heads, marks))
 
 

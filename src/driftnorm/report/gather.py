@@ -11,6 +11,9 @@ optional; the report shows what is there:
 * ``entropy``, ``online_error``: the mean of each batch along the stream, a list for the adapted
   network or an object of lists such as ``{"source": [...], "adapted": [...]}``, entropies as
   shares of their maximum; ``batches_a_point``: 1, or of how many batches each number is the mean.
+* ``compared``, ``compared_changed``: images that source and adapted network answered, and those
+  with another class; ``compared_entropy_source``, ``compared_entropy_adapted``, and likewise
+  ``compared_confidence_...`` and ``sample_accuracy_...``: numbers, shown as a table.
 * ``reliability``: bins ``[count, mean confidence, accuracy]``, a list or an object of lists alike.
 * ``classes``: how often each class was predicted, an object of numbers.
 * ``drift``: a list of ``{"layer": text, "mean": number, "max": number}``, over the layer's channels

@@ -21,7 +21,9 @@ from driftnorm.report.charts import (
 from driftnorm.report.gather import RUN_FILE, Run
 from driftnorm.report.markup import Markup, tag
 from driftnorm.report.sections import chart_grid, mean_along, merged_bins
+from driftnorm.report.tabulate import table_html
 from driftnorm.report.verdicts import run_verdict
+from driftnorm.tables import Column, Table
 
 __all__ = ["run_section", "run_series"]
 
@@ -31,6 +33,13 @@ _STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
              "entropy": ("entropy", "entropy, share of its maximum", 1.0, 3)}  # fmt: skip
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
+# What a table or a chart shows, and so the list of settings does not.
+_SHOWN_ELSEWHERE = re.compile("verdict|drift_.*|batches_a_point|compared.*|sample.*")
+_BESIDE = (
+    ("entropy", "compared_entropy", 1.0, 3),
+    ("confidence, %", "compared_confidence", 100.0, 1),
+    ("accuracy, %", "sample_accuracy", 100.0, 1),
+)
 _MOST_CLASSES = 20
 _ADAPTED = "adapted"
 
@@ -53,6 +62,7 @@ def run_section(run: Run, slots: Mapping[str, int], anchor: str, alone: bool = F
         None if alone else tag("p", run_verdict(run), class_="verdict"),
         _settings(run),
         _warnings(run),
+        _beside(run),
         legend(own) if len(own) > 1 else None,
         _stream(run, own),
         _reliability(run, own),
@@ -71,7 +81,7 @@ def _settings(run: Run) -> Markup:
     lines = [
         (key.replace("_", " "), _shown(value))
         for key, value in plain.items()
-        if key not in ("verdict", "drift_measure", "drift_axis") and value not in (None, {}, [])
+        if not _SHOWN_ELSEWHERE.fullmatch(key) and value not in (None, {}, [])
     ]
     return tag("dl", *([tag("dt", key), tag("dd", value)] for key, value in lines))
 
@@ -99,6 +109,24 @@ def _warnings(run: Run) -> Markup | None:
     if not lines:
         return None
     return tag("div", tag("ul", *(tag("li", line) for line in lines)), class_="alert")
+
+
+def _beside(run: Run) -> Markup | None:
+    """The source and the adapted network on the images that both answered."""
+    rows: list[tuple[str | float | None, ...]] = []
+    for name, key, scale, digits in _BESIDE:
+        pair = [run.record.get(f"{key}_{who}") for who in ("source", _ADAPTED)]
+        if all(isinstance(value, int | float) for value in pair):
+            rows.append((name, *(f"{scale * float(value or 0):.{digits}f}" for value in pair)))
+    if not rows:
+        return None
+    images, changed = (_read(run, key, int, 0) for key in ("compared", "compared_changed"))
+    note = (
+        f"{images:,} images that both answered, of which {changed:,} got another class. Entropy is "
+        "a share of its maximum; accuracy is that of the labelled ones."
+    )
+    columns = (Column("mean"), Column("source"), Column(_ADAPTED))
+    return table_html(Table("Beside the source", columns, tuple(rows), note))
 
 
 def _stream(run: Run, slots: Mapping[str, int]) -> Markup | None:

@@ -82,5 +82,14 @@ def _verdict(state: RunState) -> str:
     text = f"{method} predicted on {tally.images - tally.unreadable:,} images"
     if tally.unreadable:
         text += f", {tally.unreadable:,} could not be read"
-    text += "."
-    return f"{text} {state.comparison.sentence()}" if state.comparison.images else text
+    sentences = [f"{text}."]
+    compared = state.comparison
+    if compared.images:
+        sentences.append(compared.sentence())
+    judged, source, adapted = compared.judged
+    if judged:
+        sentences.append(
+            f"Of {judged:,} labelled ones among them the source has {100 * source / judged:.1f} % "
+            f"right, the adapted network {100 * adapted / judged:.1f} %."
+        )
+    return " ".join(sentences)
