@@ -45,7 +45,10 @@ def demo_table(rows: Sequence[Row]) -> Table:
             for shift in shifts
         ]
         shifted = [key for key in mine if key[0] != "clean"]
-        gains = [mine[key].astype(float) - correct[("source", *key)] for key in shifted]
+        gains = [
+            mine[shift, severity, seed].astype(float) - correct["source", shift, severity, seed]
+            for shift, severity, seed in shifted
+        ]
         gain = paired_interval(gains, [seed for _, _, seed in shifted])  # a seed has its own split
         margin = (gain.high - gain.low) / 2
         shown = f"{100 * gain.value:+.1f} ±{100 * margin:.1f}"

@@ -102,7 +102,7 @@ def adapt_stream(
     plan: Plan,
     *,
     labels: Labels | None = None,
-    on_begin: Callable[[], None] = lambda: None,
+    on_begin: Callable[[], object] = lambda: None,
     on_batch: Callable[[Snapshot], None] = lambda snapshot: None,
     on_note: Callable[[str], None] = lambda note: None,
     should_stop: Callable[[], bool] = lambda: False,
