@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from driftnorm.diagnosis.drift import channel_distance
 from driftnorm.functional import Moments
 from driftnorm.inputs import Item
 from driftnorm.models import Normalized
+from driftnorm.report.charts import heat_grid
 from driftnorm.report.page import make_report
 from driftnorm.runs.comparing import COMPARE_EVERY, COMPARED_IMAGES, ENOUGH, Comparison
 from driftnorm.runs.drift import MOST_POINTS, DriftCourse, layer_distances
@@ -73,6 +75,23 @@ def test_the_course_of_the_drift_stays_small(home: Path) -> None:
         assert course.points[-1][0] > number - course.width
     seen = [images for images, _ in course.points]
     assert seen == [*range(course.width, 1001, course.width)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (["clean", "impulse", "contrast", "fog"], ["clean", "impulse", "contrast", "fog"]),
+        ([f"{64 * n:,}" for n in range(1, 21)], ["64", "320", "576", "832", "1,280"]),
+        (["640"], ["640"]),
+    ],
+)
+def test_columns_of_a_heat_map_are_named_where_there_is_room(
+    columns: list[str], named: list[str]
+) -> None:
+    page = heat_grid("drift", columns, [("bn1", [0.5, math.nan, *[1.0] * 18][: len(columns)])])
+    ticks = re.findall(r'class="tick"[^>]*>([^<]+)<', page)
+    assert set(ticks) == {"strongest: 1" if len(columns) > 2 else "strongest: 0.5", *named}
+    assert page.count("<rect") == len(columns) - (len(columns) > 1)
 
 
 # --------------------------------------------------------------------------- the source beside it

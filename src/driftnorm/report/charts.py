@@ -206,7 +206,7 @@ def heat_map(
 def heat_grid(
     title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]
 ) -> Markup:
-    """Many columns of cells on one scale, darker the larger the value; numbers on hover."""
+    """Many columns of cells on one scale, stronger the larger the value; numbers on hover."""
     width, left, step, top = 380, 150, 17, 22
     cell = (width - left) / max(len(columns), 1)
     known = [value for _, values in rows for value in values if math.isfinite(value)]
@@ -222,17 +222,27 @@ def heat_grid(
             marks.append(tag("rect", tag("title", tip), x=left + c * cell, y=y + 1, width=cell,
                              height=step - 2, class_="mark heat", role="img",
                              fill_opacity=0.06 + 0.94 * max(value / highest, 0.0)))  # fmt: skip
-    # The first and the last column always have their names, and between them as many as fit.
-    room = max(1, math.ceil(6.6 * (max(map(len, columns)) + 1) / cell)) if columns else 1
-    last = len(columns) - 1
-    named = [c for c in range(0, last, room) if c + room <= last] + [last] * bool(columns)
     bottom = top + step * len(rows)
-    for c in named:
-        end = {"data_end": True} if c == last and last else {}
-        x = left + (last + 1) * cell if end else left + c * cell
-        marks.append(tag("text", columns[c], x=x, y=bottom + 14, class_="tick", **end))
-    words = tag("text", f"darkest: {highest:.3g}", x=left, y=14, class_="tick")
-    return _figure(title, width, bottom + 20, joined(words, marks))
+    for line, c, end in _column_names(columns, cell):
+        x = left + (c + 1) * cell if end else left + c * cell
+        place = {"data_end": True} if end else {}
+        marks.append(tag("text", columns[c], x=x, y=bottom + 14 * line, class_="tick", **place))
+    words = tag("text", f"strongest: {highest:.3g}", x=left, y=14, class_="tick")
+    return _figure(title, width, bottom + 34, joined(words, marks))
+
+
+def _column_names(columns: Sequence[str], cell: float) -> list[tuple[int, int, bool]]:
+    """Line, column, and whether the text ends at the column, of the names that there is room for.
+
+    Few columns are all named, on two lines in turn if need be; of many, the first, the last and
+    some between them.
+    """
+    room = math.ceil(6.6 * (max(map(len, columns), default=0) + 1) / cell)
+    last = len(columns) - 1
+    if room <= 2 and last < 8:
+        return [(1 + c % room, c, False) for c in range(last + 1)]
+    named = [(1, c, False) for c in range(0, last, room) if c + room < last]
+    return [*named, (1, last, True)]
 
 
 def _figure(title: str, width: int, height: int, content: Markup) -> Markup:
