@@ -303,3 +303,25 @@ def test_commands(folder: Path, cache: str, models: list[str], tmp_path: Path) -
         check=False,
     )
     assert any(line.startswith("erm + ") for line in shown.stdout.splitlines())
+
+
+def test_evaluating_a_part_and_stepping_in_bfloat16(folder: Path, cache: str, tmp_path) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    part = plan(evaluate_images=2, every_split=True).run(arrays, tmp_path / "part")
+    for name, value in part.history[-1].items():
+        if name.endswith((" in", " out")):
+            assert value in (0.0, 0.5, 1.0), name  # of two images
+    whole, half = (plan(precision=p) for p in ("float32", "bfloat16"))
+    assert whole.identity(arrays) == plan().identity(arrays)
+    assert half.identity(arrays) != whole.identity(arrays)
+    states = [
+        load_file(each.run(arrays, tmp_path / each.precision).folder / LAST)
+        for each in (whole, half)
+    ]
+    assert all(value.dtype != torch.bfloat16 for value in states[1].values())
+    differ = [float((a - b).abs().max()) for a, b in zip(*map(dict.values, states), strict=True)]
+    assert 0 < max(differ) < 0.1
+    with pytest.raises(ValueError, match="`precision` must be one of"):
+        plan(precision="float16")
+    with pytest.raises(ValueError, match="`evaluate_images` must be positive"):
+        plan(evaluate_images=0)

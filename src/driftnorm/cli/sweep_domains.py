@@ -18,7 +18,7 @@ from driftnorm.domains.arrays import DomainArrays
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.plans import PlanOptions
 from driftnorm.domains.sweep import FAILED, Job, Sweep, estimated_seconds
-from driftnorm.domains.training import Features
+from driftnorm.domains.training import Features, Precision
 from driftnorm.launch import LAUNCHERS
 from driftnorm.runs.config import keep_config
 
@@ -37,6 +37,8 @@ def sweep_domains(
     weights: str | None = None,
     batch_norm: BatchNormMode | None = None,
     features: Features = "trained",
+    precision: Precision = "float32",
+    evaluate_images: int | None = None,
     size: int = 224,
     steps: int | None = None,
     evaluate_every: int | None = None,
@@ -77,6 +79,10 @@ def sweep_domains(
         frozen, trained or fused; default: frozen, for digits trained.
     features
         trained, or fixed: only the classifier is trained.
+    precision
+        float32, or bfloat16 for the steps (weights and evaluations stay in float32).
+    evaluate_images
+        At most so many images of each split are evaluated while training; default: all.
     size
         Side of the images in pixels.
     steps
@@ -109,6 +115,8 @@ def sweep_domains(
         every_split=every_split,
         augmented_validation=augmented_validation,
         features=features,
+        precision=precision,
+        evaluate_images=evaluate_images,
     )
     sweep = Sweep(
         options,

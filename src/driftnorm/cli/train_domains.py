@@ -14,7 +14,7 @@ from driftnorm.cli.training_bar import TrainingBar
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.opening import open_arrays
 from driftnorm.domains.plans import PlanOptions
-from driftnorm.domains.training import DomainTraining, Features, Outcome
+from driftnorm.domains.training import DomainTraining, Features, Outcome, Precision
 from driftnorm.method_spec import read_options
 from driftnorm.runs.config import keep_config
 from driftnorm.training import Hooks
@@ -33,6 +33,8 @@ def train_domains(
     weights: str | None = None,
     batch_norm: BatchNormMode | None = None,
     features: Features = "trained",
+    precision: Precision = "float32",
+    evaluate_images: int | None = None,
     swad: bool = False,
     size: int = 224,
     steps: int | None = None,
@@ -71,6 +73,10 @@ def train_domains(
         fused; default: frozen, for digits trained.
     features
         trained, or fixed: only the classifier is trained, all else stays pre-trained.
+    precision
+        float32, or bfloat16 for the steps (weights and evaluations stay in float32).
+    evaluate_images
+        At most so many images of each split are evaluated while training; default: all.
     swad
         Average weights along the valley of the validation loss, around any algorithm.
     size
@@ -119,6 +125,8 @@ def train_domains(
         every_split=every_split,
         augmented_validation=augmented_validation,
         features=features,
+        precision=precision,
+        evaluate_images=evaluate_images,
     )
     plan = options.plan(
         algorithm,

@@ -10,7 +10,7 @@ from driftnorm.domains.algorithms import find_algorithm
 from driftnorm.domains.hparams import random_hparams
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.opening import DIGIT_SETS
-from driftnorm.domains.training import DomainTraining, Features
+from driftnorm.domains.training import DomainTraining, Features, Precision
 
 __all__ = ["PlanOptions", "is_swad"]
 
@@ -34,6 +34,8 @@ class PlanOptions:
         every_split: See `DomainTraining`.
         augmented_validation: See `DomainTraining`.
         features: See `DomainTraining`.
+        evaluate_images: See `DomainTraining`.
+        precision: See `DomainTraining`.
     """
 
     data: str
@@ -47,6 +49,8 @@ class PlanOptions:
     every_split: bool = False
     augmented_validation: bool = False
     features: Features = "trained"
+    evaluate_images: int | None = None
+    precision: Precision = "float32"
 
     def plan(
         self,
@@ -97,6 +101,8 @@ class PlanOptions:
             every_split=self.every_split,
             augmented_validation=self.augmented_validation,
             features=self.features,
+            evaluate_images=self.evaluate_images,
+            precision=self.precision,
         )
 
 

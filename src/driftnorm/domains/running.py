@@ -120,9 +120,9 @@ class TrainingRun:
         state, source = TrainState(algorithm, algorithm.optimizers()), self._source()
         algorithm.train()
         with torch.random.fork_rng(devices=[]):
-            _step(state, source(0))
+            self._step(state, source(0))
             begun = time.perf_counter()
-            _step(state, source(1))
+            self._step(state, source(1))
             step = time.perf_counter() - begun
         algorithm.eval()
         domain, split = self.arrays.domains[self.trained[0]], self.splits[self.trained[0]]
@@ -155,7 +155,7 @@ class TrainingRun:
         reason = train(
             state,
             self._source(),
-            _step,
+            self._step,
             progress,
             settings,
             keeper=keeper,
@@ -237,6 +237,15 @@ class TrainingRun:
 
         return source
 
+    def _step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:
+        algorithm, half = state.module, self.plan.precision == "bfloat16"
+        assert isinstance(algorithm, Algorithm)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            losses = algorithm.step(state, batch)
+        if isinstance(algorithm, SWAD):
+            algorithm.after_step()
+        return losses
+
     def _evaluate(self, algorithm: Algorithm) -> dict[str, float]:
         """Accuracy by domain and split; their mean over the training domains selects."""
         algorithm.eval()
@@ -251,13 +260,14 @@ class TrainingRun:
         """Accuracies, and the mean loss on the training domains' held-out splits."""
         found, losses = {}, []
         for index, domain in enumerate(self.arrays.domains):
-            split = self.splits[index]
-            accuracy, loss = self._score(model, domain, split.out, index in self.trained)
+            split, most = self.splits[index], self.plan.evaluate_images
+            accuracy, loss = self._score(model, domain, split.out[:most], index in self.trained)
             found[f"{domain.name} out"] = accuracy
             if index in self.trained:
                 losses.append(loss)
             if self.plan.every_split:
-                found[f"{domain.name} in"], _ = self._score(model, domain, split.inner, False)
+                inner = split.inner[:most]
+                found[f"{domain.name} in"], _ = self._score(model, domain, inner, False)
         own = [found[f"{self.arrays.domains[i].name} out"] for i in self.trained]
         found["validation"] = sum(own) / len(own)
         return found, sum(losses) / len(losses)
@@ -309,12 +319,3 @@ class TrainingRun:
             validation=last.get("validation"),
             training=json.loads(json.dumps(self.plan.identity(self.arrays))),
         )
-
-
-def _step(state: TrainState, batch: DomainBatch) -> Mapping[str, float]:
-    algorithm = state.module
-    assert isinstance(algorithm, Algorithm)
-    losses = algorithm.step(state, batch)
-    if isinstance(algorithm, SWAD):
-        algorithm.after_step()
-    return losses

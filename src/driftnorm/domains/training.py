@@ -26,9 +26,22 @@ from driftnorm.domains.running import (
 )
 from driftnorm.training.loop import Hooks
 
-__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE", "Cost", "DomainTraining", "Features", "Outcome"]
+__all__ = [
+    "BEST",
+    "HISTORY",
+    "LAST",
+    "SWAD_FILE",
+    "Cost",
+    "DomainTraining",
+    "Features",
+    "Outcome",
+    "Precision",
+]
 
 Features: TypeAlias = Literal["trained", "fixed"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+# Settings that are younger than the first runs; at these values they leave an identity as it was.
+_LATER = {"features": "trained", "evaluate_images": None, "precision": "float32"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,10 @@ class DomainTraining:
         augmented_validation: Augment the held-out images of training domains, as DomainBed does.
         features: Whether they are trained, or stay as the pre-training left them and only the
             classifier is trained (the paper's "pre-trained" setting; its statistics are fixed too).
+        evaluate_images: At most so many images of each split are evaluated while training, the
+            first ones of its shuffled order; all by default.
+        precision: Of the steps' forward and backward passes. Weights stay in float32, and so do
+            evaluations; bfloat16 halves the time of a ResNet-50's step where the CPU has it.
     """
 
     algorithm: str
@@ -78,12 +95,17 @@ class DomainTraining:
     every_split: bool = False
     augmented_validation: bool = False
     features: Features = "trained"
+    evaluate_images: int | None = None
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        if self.features not in get_args(Features):
-            raise ValueError(
-                f"`features` must be one of {get_args(Features)}, got {self.features!r}."
-            )
+        for name, kind in (("features", Features), ("precision", Precision)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(
+                    f"`{name}` must be one of {get_args(kind)}, got {getattr(self, name)!r}."
+                )
+        if self.evaluate_images is not None and self.evaluate_images < 1:
+            raise ValueError(f"`evaluate_images` must be positive, got {self.evaluate_images}.")
         why = find_algorithm(self.algorithm).trains_features
         if self.features == "fixed" and why is not None:
             raise ValueError(
@@ -133,6 +155,5 @@ class DomainTraining:
     def identity(self, arrays: DomainArrays) -> dict[str, Any]:
         """What makes the run this run; where data and weights lie is not part of it."""
         own = {**asdict(self), "weights": Path(self.weights).name if self.weights else None}
-        if self.features == "trained":  # runs that are older than this setting go on
-            del own["features"]
+        own = {k: v for k, v in own.items() if k not in _LATER or v != _LATER[k]}
         return {**own, "data": arrays.name, "content": arrays.content}
