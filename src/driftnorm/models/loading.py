@@ -79,11 +79,15 @@ def load(
     return model.eval()
 
 
-def load_published(spec: str) -> nn.Module:
+def load_published(
+    spec: str, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+) -> nn.Module:
     """Builds a timm or torchvision model with the weights that its project publishes for it.
 
     Args:
         spec: "timm:NAME" or "torchvision:NAME".
+        mean: As for `load`.
+        std: As for `load`.
 
     Returns:
         The model, as `load` gives it.
@@ -94,7 +98,7 @@ def load_published(spec: str) -> nn.Module:
     family = spec.partition(":")[0]
     resolve(spec)  # a wrong name is not a failed download
     try:
-        return load(spec, pretrained=True)
+        return load(spec, mean=mean, std=std, pretrained=True)
     except Exception as error:  # each way of downloading fails in its own way
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(

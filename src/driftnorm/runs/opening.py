@@ -21,6 +21,7 @@ from driftnorm.models import (
     Normalized,
     Preprocessing,
     load,
+    load_published,
     open_checkpoint,
     resolve,
     save_checkpoint,
@@ -218,18 +219,9 @@ def _published(spec: str, mean: Sequence[float] | None, std: Sequence[float] | N
     """The network of a spec with the weights that its own project has for it."""
     if spec in MODELS:
         raise ValueError(f"`{spec}` is an architecture without weights: give a file as `weights`.")
-    family = spec.partition(":")[0]
-    if family not in ("timm", "torchvision"):
+    if spec.partition(":")[0] not in ("timm", "torchvision"):
         return load(spec, mean=mean, std=std)
-    resolve(spec)  # a wrong name is not a failed download
-    try:
-        return load(spec, mean=mean, std=std, pretrained=True)
-    except Exception as error:  # each way of downloading fails in its own way
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise OSError(
-            f"the weights that {family} publishes for {spec!r} could not be had ({reason}); give a "
-            "file as `weights`."
-        ) from error
+    return load_published(spec, mean, std)
 
 
 def _published_classes(spec: str, network: nn.Module) -> tuple[str, ...] | None:
