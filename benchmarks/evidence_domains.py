@@ -1,7 +1,8 @@
 """The domain-generalization evidence: real runs, and the page that is written from their rows.
 
     python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE [--targets sketch]
-    python benchmarks/evidence_domains.py bench-pacs --data PACS
+    python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE --features fixed
+    python benchmarks/evidence_domains.py bench-pacs --data PACS --batch-sizes 32 64
     python benchmarks/evidence_domains.py train-digits --data MNIST [--algorithms erm ...]
     python benchmarks/evidence_domains.py bench-digits --data MNIST
     python benchmarks/evidence_domains.py page
@@ -20,21 +21,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from driftnorm.domains.algorithms import ALGORITHMS
+from driftnorm.domains.collecting import RUN_VIEWS, finished_run
 from driftnorm.domains.grids import ABLATIONS, MAIN
 from driftnorm.domains.hparams import default_hparams
 from driftnorm.domains.opening import open_arrays
-from driftnorm.domains.selection import training_validation
 from driftnorm.domains.study import DomainStudy
 from driftnorm.domains.training import DomainTraining
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.launch import LAUNCHERS
 from driftnorm.records import Failure, Row, RowStore, load_rows, save_rows
-from driftnorm.robustness.comparing import MixedRowsError
-from driftnorm.tables import Column, Table
+from driftnorm.robustness.comparing import MixedRowsError, in_order
 from driftnorm.training import Hooks
 
 RUNS = Path("runs/evidence/domains")
@@ -42,18 +41,6 @@ ROWS, PAGE = Path("docs/rows"), Path("docs/domains.md")
 TRAINED = ROWS / "domains-trained.jsonl"
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 ANGLES = ("0", "15", "30", "45", "60", "75")
-PUBLISHED_DIGITS = {
-    "erm": 98.0,
-    "irm": 97.7,
-    "groupdro": 98.0,
-    "mixup": 98.0,
-    "coral": 98.0,
-    "mmd": 97.9,
-    "mtl": 97.9,
-    "sagnet": 98.0,
-    "arm": 98.2,
-    "rsc": 97.6,
-}
 
 
 def train(plan: DomainTraining, data: str, side: int, folder: Path) -> None:
@@ -81,10 +68,14 @@ def train_pacs(arguments: argparse.Namespace) -> None:
                 lr=arguments.lr,
                 swad=arguments.swad,
                 evaluate_every=arguments.evaluate_every,
+                evaluate_images=arguments.evaluate_images,
+                precision=arguments.precision,
+                features=arguments.features,
                 trial_seed=trial,
                 seed=trial,
             )
-            name = f"pacs-{'swad-' if arguments.swad else ''}erm-{target}-t{trial}"
+            kind = "swad-" if arguments.swad else "fixed-" if plan.features == "fixed" else ""
+            name = f"pacs-{kind}erm-{target}-t{trial}"
             train(plan, str(arguments.data), arguments.side, RUNS / name)
 
 
@@ -108,6 +99,7 @@ def train_digits(arguments: argparse.Namespace) -> None:
                     options=tuple(sorted(hparams.items())),
                     swad=algorithm == "swad",
                     evaluate_every=arguments.evaluate_every,
+                    evaluate_images=arguments.evaluate_images,
                     every_split=True,
                 )
                 place = RUNS / f"digits-{backbone}-{algorithm}-{target}"
@@ -125,10 +117,11 @@ def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
             grid=arguments.grid,
             batch_size=size,
             limit=arguments.limit,
+            targets="selected",
         )
         store = RowStore(RUNS / "rows")
-        cells = study.cells()
-        print(f"batch {size}: {sum(map(store.has, cells))} of {len(cells)} done", flush=True)
+        done, missing = sum(map(store.has, study.cells())), len(study.missing(store))
+        print(f"batch {size}: {done} done, at most {missing} to do", flush=True)
         for result in study.run(store, LAUNCHERS["processes"], arguments.workers):
             cell = result.cell
             failed = isinstance(result, Failure)
@@ -145,43 +138,6 @@ def trained_rows() -> list[dict[str, Any]]:
     return found
 
 
-def digits_table(runs: Sequence[dict[str, Any]]) -> Table | None:
-    """Every algorithm on RotatedMNIST, selected by training-domain validation."""
-    scores: dict[tuple[str, str], list[float]] = {}
-    steps = set()
-    for run in runs:
-        identity = run["identity"]
-        if not run["run"].startswith("digits-"):
-            continue
-        target = identity["test_domains"][0]
-        trained = [angle for angle in ANGLES if angle != target]
-        choice = training_validation(run["history"], trained, target)
-        name = "swad" if identity["swad"] else identity["algorithm"]
-        if choice is not None:
-            scores.setdefault((identity["backbone"], name), []).append(100 * choice.accuracy)
-            steps.add((identity["steps"], identity["batch_size"]))
-    if not scores:
-        return None
-    lines = tuple(
-        (name, backbone, len(own), float(np.mean(own)), PUBLISHED_DIGITS.get(name))
-        for (backbone, name), own in scores.items()
-    )
-    columns = (
-        Column("algorithm"),
-        Column("network", align="left"),
-        Column("targets", decimals=0),
-        Column("accuracy", decimals=2),
-        Column("DomainBed's, 5,001 steps"),
-    )
-    plan = ", ".join(f"{s} steps of {b} images a domain" for s, b in sorted(steps))
-    note = (
-        f"RotatedMNIST, accuracy in % on the target's 80 % split at the step with the best "
-        f"training-domain validation; {plan}; DomainBed's default hyper-parameters, one seed. "
-        "SWAD's line is the network it averages, at its best step."
-    )
-    return Table("Training algorithms on RotatedMNIST", columns, lines, note)
-
-
 HEAD = """# Domain generalization: what we measured
 
 Written by `python benchmarks/evidence_domains.py page` from `rows/domains-*.jsonl`. Settings
@@ -190,20 +146,31 @@ on the target.
 """
 
 
+def trained_tables(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Every algorithm beside DomainBed's, a table for each data set and network."""
+    found = [finished_run(Path(run["run"]) / "history.json", run) for run in runs]
+    kinds = sorted({(run.identity["data"], run.identity["backbone"]) for run in found})
+    for kind in kinds:
+        own = [r for r in found if (r.identity["data"], r.identity["backbone"]) == kind]
+        if any(f"{target} in" not in own[0].history[0] for target in own[0].tested):
+            continue  # trained for the test-time methods, which score the target themselves
+        yield f"## {kind[0]}, {kind[1]}: training algorithms\n"
+        yield RUN_VIEWS["selected-training"].make(own).to_markdown()
+
+
 def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[str]:
-    table = digits_table(runs)
-    if table is not None:
-        yield f"## Twelve algorithms\n\n{table.to_markdown()}"
+    yield from trained_tables(runs)
     kinds = sorted({(row.cell.protocol.data, row.cell.protocol.batch_size) for row in rows})
     for data, size in kinds:
         own = [
             r for r in rows if (r.cell.protocol.data, r.cell.protocol.batch_size) == (data, size)
         ]
-        for name, methods in (("domains", MAIN), ("domains-ablation", ABLATIONS)):
-            mine = [row for row in own if row.cell.method in methods]
-            mine.sort(key=lambda row: methods.index(row.cell.method))
+        for name, view in DOMAIN_VIEWS.items():
+            if name == "domains-claims":  # on a page of its own
+                continue
+            mine = [row for row in own if row.cell.method in view.methods]
             try:
-                made = DOMAIN_VIEWS[name].make(mine)
+                made = view.make(in_order(mine, view.methods))
             except MixedRowsError as error:
                 print(f"left out: {name} on {data}, batch {size}: {error}", file=sys.stderr)
                 continue
@@ -237,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
         if name.startswith("train"):
             own.add_argument("--steps", type=int, default=250 if name == "train-pacs" else 300)
             own.add_argument("--evaluate-every", type=int, default=50)
+            own.add_argument("--evaluate-images", type=int)
             own.add_argument("--batch-size", type=int, default=16)
         else:
             own.add_argument("--methods", nargs="+")
@@ -251,11 +219,13 @@ def parser() -> argparse.ArgumentParser:
             own.add_argument("--lr", type=float, default=5e-5)
             own.add_argument("--trials", type=int, nargs="+", default=[0])
             own.add_argument("--swad", action="store_true")
+            own.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+            own.add_argument("--features", default="trained", choices=("trained", "fixed"))
         if name == "train-digits":
             own.add_argument("--algorithms", nargs="+")
             own.add_argument("--backbones", nargs="+", default=["mnist-gn"])
         if name == "bench-pacs":
-            own.add_argument("--swad", action="store_true")
+            own.add_argument("--kind", default="erm", choices=("erm", "swad-erm", "fixed-erm"))
     return top
 
 
@@ -270,7 +240,7 @@ def main() -> None:
     elif arguments.command == "train-digits":
         train_digits(arguments)
     elif arguments.command == "bench-pacs":
-        bench(arguments, "pacs-swad-" if arguments.swad else "pacs-erm-", str(arguments.data))
+        bench(arguments, f"pacs-{arguments.kind}-", str(arguments.data))
     else:
         bench(arguments, "digits-mnist-bn-", f"rotated-mnist:{arguments.data}")
 

@@ -27,7 +27,7 @@ from driftnorm.domains.selection import (
 from driftnorm.robustness.comparing import MixedRowsError
 from driftnorm.tables import Column, Table
 
-__all__ = ["RUN_VIEWS", "FinishedRun", "RunView", "load_runs", "selected_table"]
+__all__ = ["RUN_VIEWS", "FinishedRun", "RunView", "finished_run", "load_runs", "selected_table"]
 
 Selector: TypeAlias = Literal["training", "leave-one-out", "oracle"]
 Options: TypeAlias = tuple[tuple[str, Any], ...]
@@ -35,7 +35,7 @@ Options: TypeAlias = tuple[tuple[str, Any], ...]
 # What must agree between runs in one table; of one algorithm, also when they were evaluated.
 _PROTOCOL = (
     *("data", "content", "backbone", "weights", "batch_norm", "steps", "side"),
-    "augmented_validation",
+    *("augmented_validation", "evaluate_images", "precision"),
 )
 _HPARAMS = ("lr", "weight_decay", "batch_size", "dropout")
 _MISSING = "X"
@@ -94,7 +94,7 @@ class FinishedRun:
     @property
     def protocol(self) -> Options:
         """What must agree between runs in one table."""
-        own = {name: self.identity[name] for name in _PROTOCOL}
+        own = {name: self.identity.get(name) for name in _PROTOCOL}
         return (*own.items(), ("image_shape", self.image_shape))
 
     def needs(self, domain: str) -> None:
@@ -120,7 +120,11 @@ def load_runs(folders: Iterable[Path]) -> list[FinishedRun]:
 
 
 def _read(path: Path) -> FinishedRun:
-    kept = json.loads(path.read_text())
+    return finished_run(path, json.loads(path.read_text()))
+
+
+def finished_run(path: Path, kept: Mapping[str, Any]) -> FinishedRun:
+    """What a `history.json` of this path holds."""
     if "identity" not in kept or "test_domains" not in kept["identity"]:
         raise ValueError(f"{path} is no history of `driftnorm train domains`.")
     identity, history = kept["identity"], kept["history"]
@@ -241,12 +245,14 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
         len({run.hparams for run in runs if _group(run) == group})
         for group in {_group(run) for run in runs}
     ]
+    part, half = common.get("evaluate_images"), common.get("precision", "float32")
+    most = "" if part is None else f" on at most {part:,} images of each split"
     return (
         f"Accuracy in % on the target's 80 % split, chosen by {_CHOSEN_BY[selector]}. "
         f"{common['data']}, {side}, {common['backbone']}{weights}, batch norm "
-        f"{common['batch_norm']}, {common['steps']:,} steps, {_span(batches)} images a domain and "
-        f"step, evaluated every {_span(every)} steps; trials {trials}, +/- standard error; "
-        f"{_span(sorted(tried))} hyper-parameter setting(s) tried a target and trial. "
+        f"{common['batch_norm']}, {common['steps']:,} steps in {half}, {_span(batches)} images a "
+        f"domain and step, evaluated every {_span(every)} steps{most}; trials {trials}, +/- "
+        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried a target and trial. "
         f"{_MISSING}: not finished."
     )
 
