@@ -14,6 +14,7 @@ import numpy as np
 
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_table
+from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.metrics import paired_interval, unpack_bits
 from driftnorm.protocol import together
 from driftnorm.recipes import METHODS
@@ -187,6 +188,28 @@ def claims() -> str:
     return "\n\n".join(made) or _NOT_MEASURED
 
 
+def domain_claims() -> str:
+    """The paper's claims about unseen domains, a table for each data set and batch size."""
+    paths = sorted(set(ROWS.glob("domains-*.jsonl")) - {ROWS / "domains-trained.jsonl"})
+    rows = [row for path in paths for row in load_rows(path)]
+    view = DOMAIN_VIEWS["domains-claims"]
+    made = []
+    for (data, size), own in groupby(sorted(rows, key=_kind), key=_kind):
+        try:
+            table = view.make(in_order([*own], view.methods))
+        except MixedRowsError:
+            continue  # a run that is not finished
+        made.append(f"{data}, batch {size}:\n\n{table.to_markdown()}")
+    return "\n\n".join(made) or (
+        "Not measured yet: there are no rows in `docs/rows/domains-*.jsonl`. "
+        "`python benchmarks/evidence_domains.py` measures them."
+    )
+
+
+def _kind(row: Row) -> tuple[str, int]:
+    return row.cell.protocol.data, row.cell.protocol.batch_size
+
+
 def robustness() -> str:
     """What the robustness rows say, as far as there are any."""
     rows = robustness_rows()
@@ -285,6 +308,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "guard": guard,
     "robustness": robustness,
     "claims": claims,
+    "claims-domains": domain_claims,
     "concept-statistics": concept_statistics,
     "concept-gradient": concept_gradient,
     "concept-rates": concept_rates,
