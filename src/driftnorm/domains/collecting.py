@@ -252,8 +252,8 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
         f"{common['data']}, {side}, {common['backbone']}{weights}, batch norm "
         f"{common['batch_norm']}, {common['steps']:,} steps in {half}, {_span(batches)} images a "
         f"domain and step, evaluated every {_span(every)} steps{most}; trials {trials}, +/- "
-        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried a target and trial. "
-        f"{_MISSING}: not finished."
+        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried a target "
+        f"and trial. {_MISSING}: not finished."
     )
 
 
