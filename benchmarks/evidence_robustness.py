@@ -97,7 +97,7 @@ STAGES = {
     "batch-sizes": Stage(
         "cifar10", C10, ("bn", "tent", "gprebn"), (5,), BATCH_CORRUPTIONS, BATCH_SIZES
     ),
-    "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=2000),
+    "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=1000),
     "resnet56": Stage("cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56"),
 }
 
@@ -227,7 +227,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
         ("CIFAR-100-C, severity 5", "summary", hundred),
         ("ResNet-56 on CIFAR-10-C, severity 5", "summary", large),
         ("Batch size, severity 5, three corruptions", "batch-size", sizes),
-        ("Augmentation baselines, severity 3", "augmentation", chosen(rows, count=2000)),
+        ("Augmentation baselines, severity 3", "augmentation", chosen(rows, count=1000)),
     ):
         try:
             table = VIEWS[view].make(in_order(own, VIEWS[view].methods))
