@@ -259,9 +259,12 @@ def page() -> None:
         lines = [json.dumps(facts, sort_keys=True) + "\n" for facts in trained_facts()]
         TRAINED_ROWS.write_text("".join(lines))
     rows = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
-    facts = [json.loads(line) for line in TRAINED_ROWS.read_text().splitlines()]
-    trained = f"## How the baselines were trained\n\n{training_table(facts).to_markdown()}"
-    PAGE.write_text("\n".join([HEAD, *sections(rows), trained]))
+    facts = []
+    if TRAINED_ROWS.exists():
+        facts = [json.loads(line) for line in TRAINED_ROWS.read_text().splitlines()]
+    title = "## How the baselines were trained\n\n"
+    trained = [title + training_table(facts).to_markdown()] if facts else []
+    PAGE.write_text("\n".join([HEAD, *sections(rows), *trained]))
     print(f"{len(rows)} rows, {len(facts)} trained networks, {PAGE}")
 
 

@@ -7,7 +7,6 @@ Notation of the paper (Yang et al., *Test-time Batch Normalization*), per channe
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -36,7 +35,6 @@ class Moments(NamedTuple):
     samples: int = 0
 
 
-@lru_cache(maxsize=16)
 def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
     """Statistics are never kept in less than float32, whatever the activations are."""
     return torch.promote_types(dtype, torch.float32)
