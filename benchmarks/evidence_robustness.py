@@ -47,6 +47,7 @@ ABLATION = tuple(
 )
 LONGER = {"augmix": 2.0, "adversarial": 2.0}  # three, and eleven, passes a step
 BATCH_SIZES = (8, 16, 32, 64, 128, 200, 500)
+BATCH_METHODS = ("bn", "bn:running=True", "tent", "gprebn")
 BATCH_CORRUPTIONS = ("gaussian_noise", "fog", "jpeg_compression")
 
 
@@ -94,9 +95,7 @@ STAGES = {
     "main": Stage("cifar10", C10, MAIN, (5, 4, 3, 2, 1)),
     "ablation": Stage("cifar10", C10, ABLATION, (5,)),
     "cifar100": Stage("cifar100", C100, MAIN, (5,)),
-    "batch-sizes": Stage(
-        "cifar10", C10, ("bn", "tent", "gprebn"), (5,), BATCH_CORRUPTIONS, BATCH_SIZES
-    ),
+    "batch-sizes": Stage("cifar10", C10, BATCH_METHODS, (5,), BATCH_CORRUPTIONS, BATCH_SIZES),
     "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=1000),
     "resnet56": Stage("cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56"),
 }
@@ -213,7 +212,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
         row
         for row in chosen(rows, data="cifar-10-c (generated)", severity=5, count=10_000)
         if row.cell.shift in BATCH_CORRUPTIONS
-        and row.cell.method in ("bn", "tent", "gprebn")
+        and row.cell.method in BATCH_METHODS
         and row.cell.model.startswith("resnet20")
     ]
     main = [row for row in small if row.cell.method in MAIN]
