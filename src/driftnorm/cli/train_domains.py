@@ -9,6 +9,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli.concluding import Quiet
 from driftnorm.cli.progress import Bar
 from driftnorm.cli.training_bar import TrainingBar
 from driftnorm.domains.network import BatchNormMode
@@ -51,6 +52,7 @@ def train_domains(
     out: Path | None = None,
     cache: str | None = None,
     threads: int | None = None,
+    quiet: Quiet = False,
 ) -> None:
     """Train on all domains but the tested ones; stopped and started again, it goes on.
 
@@ -137,7 +139,7 @@ def train_domains(
         trial_seed=trial_seed,
         seed=seed,
     )
-    console = Console()
+    console = Console(quiet=quiet)
     with Bar(console) as bar:
         arrays = open_arrays(data, size, cache, bar)
     target = "-".join(test_domain)
