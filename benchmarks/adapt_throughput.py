@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -128,12 +129,20 @@ def line_of(measured: dict[str, Any]) -> tuple[str | float | None, ...]:
 
 
 def peak_memory(command: list[str]) -> float:
-    """MB of a real process at its peak."""
+    """MB of a real process at its peak (Linux).
+
+    Not from its resource usage, which a child begins with its parent's.
+    """
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        raise RuntimeError(f"the process ended with status {status}: {' '.join(command)}")
-    return usage.ru_maxrss / 1024
+    peak = 0.0
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+        peak = max([peak, *(float(kilobytes) / 1024 for kilobytes in found)])
+        time.sleep(0.05)
+    if process.returncode != 0:
+        raise RuntimeError(f"status {process.returncode}: {' '.join(command)}")
+    return peak
 
 
 def seconds_to_first_prediction(command: list[str], out: Path) -> float:
@@ -149,6 +158,7 @@ def seconds_to_first_prediction(command: list[str], out: Path) -> float:
 
 def measure(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     wanted = MODELS[given.model].preprocessing
+    wanted = replace(wanted, size=given.size or wanted.size)
     network = Normalized(build(given.model), wanted.mean, wanted.std).eval()
     pixels = images(max(given.images, 1000), wanted.size)
     settle(network, pixels[:256])
@@ -226,6 +236,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--size", type=int, help="side of the images, if not the network's own")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--loaders", nargs="+", choices=LOADERS, default=LOADERS)
     parser.add_argument("--rows", type=Path, default=Path("docs/rows/adapt-throughput.jsonl"))

@@ -129,7 +129,7 @@ def test_what_changed_is_said_in_one_honest_sentence() -> None:
 
 def test_the_report_of_a_real_run_shows_it_all(home: Path) -> None:
     record = record_of(home, drifting(400), method="gprebn", labels=None)
-    assert record["compared"] == ENOUGH
+    assert record["compared"] >= ENOUGH  # and what the guard asked about
     page = make_report([home / "a.run"])
     assert "Drift of the statistics" in page
     assert "mean drift, images seen" in page
@@ -138,5 +138,5 @@ def test_the_report_of_a_real_run_shows_it_all(home: Path) -> None:
     assert "entropy, share of its maximum" in page
     assert "nats" not in page
     assert "Beside the source" in page
-    assert "128 images that both answered" in page
+    assert f"{record['compared']} images that both answered" in page
     assert "which is no proof" in page or "nothing here says" in page

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 __all__ = ["Adapter", "BadBatchError", "BatchReport", "DriftnormWarning", "warn"]
 
@@ -54,6 +54,7 @@ class BatchReport:
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
         reason: Why the batch was bad or guarded.
+        source: The source's logits on the first images of the batch, if the guard asked for them.
     """
 
     status: Literal["adapted", "frozen", "bad", "guarded", "empty"]
@@ -62,6 +63,7 @@ class BatchReport:
     spread: float = float("nan")
     loss: float | None = None
     reason: str = ""
+    source: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 class Adapter(nn.Module):

@@ -266,7 +266,8 @@ class RecipeAdapter(Adapter):
         self._head = head
         self._watch.state = self._watch.state.after(signals)
         self.batches += 1
-        self.last = BatchReport("adapted", len(call.x), signals.entropy, signals.spread, loss)
+        about = (signals.entropy, signals.spread, loss)
+        self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
         return tree_map(_detached, answer)
 
     def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:

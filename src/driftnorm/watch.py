@@ -24,12 +24,14 @@ class Watch:
     Attributes:
         state: The guard's memory; replaced as a whole, never changed in place.
         alarms: How many times the guard found adaptation harmful.
+        asked: The source's logits on the first images of the last batch, if they were asked for.
     """
 
     def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
         self.guard = guard
         self.state = EMPTY
         self.alarms = 0
+        self.asked: Tensor | None = None
         self._recipe = recipe
         # Without memory, or with features that never change, there is nothing to go wrong.
         adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
@@ -85,10 +87,10 @@ class Watch:
         Returns:
             What the adapter must act on.
         """
-        learns = self._recipe.needs_backward
+        learns, self.asked = self._recipe.needs_backward, None
         if not self._guards or not self.guard.wants_audit(self.state, signals, moved, learns):
             return Verdict("fine")
-        answer = ask_source(self.guard.images)
+        answer = self.asked = ask_source(self.guard.images)
         source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
         verdict = self.guard.verdict(self.state, adapted, source, moved)
         acts = self.guard.policy != "warn"

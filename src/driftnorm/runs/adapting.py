@@ -238,9 +238,9 @@ class _Session:
             None if self.labels is None else self.labels.of(name, state.position + i)
             for i, name in enumerate(names)
         ]
-        if readable and state.comparison.wants(state.position // self.plan.batch_size):
-            places = [place for place, _ in readable][:COMPARED_IMAGES]
-            self._compare(x[:COMPARED_IMAGES], [(batch[p], answers[p], labels[p]) for p in places])
+        if readable:
+            places = [place for place, _ in readable]
+            self._compare(x, [(batch[p], answers[p], labels[p]) for p in places])
         self.file.append(names, answers)
         state.tally.add(names, answers, labels)
         state.position += len(batch)
@@ -250,10 +250,16 @@ class _Session:
         return sum(entropies) / len(entropies) if entropies else float("nan")
 
     def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
-        """Ask the source about the same images."""
-        with torch.no_grad():
-            plain = read_answers(self.source(x))
-        self.state.comparison.add(shown, plain, self.plan.classes)
+        """Now and then, put the source's answers to some of the same images beside ours."""
+        comparison, last = self.state.comparison, self.adapter.last
+        asked = None if last is None else last.source  # by the guard: it need not be asked again
+        if asked is None:
+            if not comparison.wants(self.state.position // self.plan.batch_size):
+                return
+            with torch.no_grad():
+                asked = self.source(x[:COMPARED_IMAGES])
+        plain = read_answers(asked)
+        comparison.add(shown[: len(plain)], plain, self.plan.classes)
 
     def _snapshot(self, speed: float, entropy: float) -> Snapshot:
         state, adapter = self.state, self.adapter
