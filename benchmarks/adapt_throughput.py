@@ -53,8 +53,8 @@ same network over the same loader that keeps the classes; *adapt* is the whole o
 --method bn`: adapting, asking the source now and then (guard and comparison), CSV, saved states.
 Both run in turn; ratios are medians of the ratios within a round. Statistics cost what reading
 every activation once more costs, and some bookkeeping a layer and batch. In a network of wide
-layers that is a few hundredths of the time. In ResNet-20, whose layers have 16 to 64 channels and
-whose batch takes 35 ms, it is a quarter: the promise of 0.9 is not kept there.
+layers that is little. In ResNet-20, whose layers have 16 to 64 channels, it is much, and the
+promise of 0.9 is not kept there.
 """
 DRIFTNORM = (sys.executable, "-c", "from driftnorm.cli import main; main()", "adapt")
 

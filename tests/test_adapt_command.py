@@ -55,7 +55,7 @@ def messy(home: Path) -> Path:
 
 
 def test_a_messy_folder(home: Path, messy: Path) -> None:
-    content = run(home, messy, "a.csv", labels="folders", method="bn")
+    content = run(home, messy, "a.csv", labels="folders", method="bn", guard="off")
     found = rows(content)
     inputs = open_inputs(messy)
     assert [row["name"] for row in found] == [item.name for item in inputs.stream(WANTED)]
@@ -76,8 +76,7 @@ def test_a_messy_folder(home: Path, messy: Path) -> None:
     assert sum(record["classes"].values()) == record["labelled"] == 297
     assert len(record["entropy"]) == len(record["online_error"]) == 19
     assert sum(count for count, _, _ in record["reliability"]) == 297
-    # Batches of 16 until there are 128, of which two were broken; and those the guard asks about.
-    assert 142 <= record["compared"] <= 297
+    assert record["compared"] == 142  # batches of 16, until there are 128; two were broken
     assert len(record["examples"]) == min(record["compared_changed"], 12)
     assert all(e["image"].startswith("data:image/jpeg;base64,") for e in record["examples"])
 

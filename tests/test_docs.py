@@ -54,6 +54,25 @@ def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
     assert demo_table(rows).to_markdown() in (ROOT / "README.md").read_text()
 
 
+def test_the_robustness_numbers_in_the_readme_come_from_the_committed_rows() -> None:
+    from driftnorm.records import load_rows
+    from driftnorm.robustness.claims import claims_table
+    from driftnorm.robustness.comparing import in_order, mean_error
+
+    files = (ROOT / "docs" / "rows").glob("robustness-cifar10-resnet20-severity*.jsonl")
+    rows = in_order([row for file in files for row in load_rows(file)])
+    methods = ("source", "bn", "tent", "gprebn")
+    errors = [f"{mean_error(rows, method):.1f}" for method in methods]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert (
+        f"mean error is {errors[0]} % for the source, {errors[1]} for `bn`, {errors[2]} for `tent` "
+        f"and {errors[3]} for `gprebn`"
+    ) in text
+    verdicts = [line[-1] for line in claims_table(rows).rows]
+    assert (len(verdicts), verdicts.count("confirmed")) == (12, 11)
+    assert "twelve claims about robustness, eleven are confirmed" in text
+
+
 def test_every_method_tells_its_paper_formula_and_limits() -> None:
     from driftnorm.recipes import METHODS
 
