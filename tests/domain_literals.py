@@ -102,6 +102,13 @@ def matching_loss(distance: Callable[..., Tensor], literal: Literal, batch: Doma
     return risk + 0.6 * sum(distance(*pair) for pair in pairs) / len(pairs)
 
 
+def erm_loss(literal: Literal, batch: DomainBatch) -> Tensor:
+    images = torch.cat([minibatch.images for minibatch in batch.minibatches])
+    labels = torch.cat([minibatch.labels for minibatch in batch.minibatches])
+    log_p = literal.network(images).log_softmax(dim=1)
+    return -sum(log_p[i, int(label)] for i, label in enumerate(labels)) / len(labels)
+
+
 def irm_loss(literal: Literal, batch: DomainBatch) -> Tensor:
     count = literal.memory.setdefault("count", 0)
     literal.memory["count"] += 1

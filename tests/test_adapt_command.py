@@ -27,6 +27,7 @@ from driftnorm import cli
 from driftnorm.data.image_set import DataError
 from driftnorm.inputs import open_inputs, open_labels
 from driftnorm.models import open_checkpoint
+from driftnorm.runs import adapting
 from driftnorm.runs.adapting import Outcome, Plan, adapt_stream
 from driftnorm.runs.predictions import MOST_POINTS, Answer, Course, PredictionsFile, read_answers
 
@@ -141,8 +142,9 @@ def stream(
 
     np.save(home / "images.npy", images)
     method = str(options.pop("method", "gprebn"))
+    every = options.pop("every", 3)
     settings = {"method": method, **options}
-    plan = Plan(home / out, WANTED, CLASSES, settings, batch_size=20, every=3)
+    plan = Plan(home / out, WANTED, CLASSES, settings, batch_size=20, every=every)
     network = build()
     batches = 0
 
@@ -171,6 +173,18 @@ def test_a_stopped_run_goes_on_to_the_same_end(home: Path, method: str) -> None:
     assert final.removesuffix(b'"half a li') == (home / "whole.csv").read_bytes()
     for key in whole.record.keys() - {"seconds"}:
         assert outcome.record[key] == whole.record[key], key
+
+
+@pytest.mark.parametrize(("seconds", "states"), [(0.0, 14), (1e9, 2)])
+def test_states_are_saved_by_the_clock(
+    home: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, states: int
+) -> None:
+    saved = []
+    monkeypatch.setattr(adapting, "SAVE_SECONDS", seconds)
+    monkeypatch.setattr(adapting, "save_state", lambda *about: saved.append(about))
+    # 13 batches: a state before the first, and one after each, or one at the end.
+    stream(home, drifting(250), "clock.csv", every=None)
+    assert len(saved) == states
 
 
 def test_kill_9_in_the_middle_of_20000_images(home: Path) -> None:

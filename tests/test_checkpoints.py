@@ -235,6 +235,20 @@ def test_names_of_wrapping_networks_survive(tmp_path, monkeypatch):
     assert loaded.mean.flatten().tolist() == [0.5] * 3
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_and_change_nothing(tmp_path, value):
+    state = state_of("resnet20")
+    state["fc.bias"] = state["fc.bias"].clone()
+    state["fc.bias"][3] = value
+    model = build("resnet20")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(CheckpointError, match=r"NaN or infinite values in fc\.bias") as raised:
+        fit_weights(model, load_weights(written(tmp_path / "n.pt", state)))
+    assert raised.value.problem == "values"
+    assert_holds(model, before)
+    fit_weights(model, state, new_head=True)  # the classifier is not taken
+
+
 def test_constants_in_the_file_reach_a_normalized_network(tmp_path):
     state = {**state_of("resnet20"), "mu": MU, "sigma": SIGMA}
     model = Normalized(build("resnet20"), (0, 0, 0), (1, 1, 1))

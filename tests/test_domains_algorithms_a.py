@@ -1,4 +1,4 @@
-"""GroupDRO, Mixup, CORAL, MMD, IRM and RSC against slow literal computations of their steps."""
+"""ERM, GroupDRO, Mixup, CORAL, MMD, IRM and RSC against slow literal steps."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from domain_literals import (
     at_percentile,
     coral_distance,
     cross_entropy,
+    erm_loss,
     groupdro_loss,
     irm_loss,
     matching_loss,
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 
 from driftnorm.domains.algorithm import Algorithm, DomainBatch, Minibatch
 from driftnorm.domains.algorithms.coral import CORAL
+from driftnorm.domains.algorithms.erm import ERM
 from driftnorm.domains.algorithms.groupdro import GroupDRO
 from driftnorm.domains.algorithms.irm import IRM
 from driftnorm.domains.algorithms.mixup import Mixup
@@ -86,6 +88,7 @@ def domain_batch(step: int, dtype: torch.dtype = torch.float64, sizes=SIZES) -> 
 
 RSC_SHARES = {"f_drop": 0.3, "b_drop": 0.4}
 CASES: dict[str, tuple[Callable[..., Algorithm], Callable[[Literal, DomainBatch], Tensor]]] = {
+    "erm": (ERM, erm_loss),
     "groupdro": (partial(GroupDRO, eta=0.5), groupdro_loss),
     "mixup": (partial(Mixup, alpha=0.7), mixup_loss),
     "coral": (partial(CORAL, gamma=0.6), partial(matching_loss, coral_distance)),
@@ -94,7 +97,7 @@ CASES: dict[str, tuple[Callable[..., Algorithm], Callable[[Literal, DomainBatch]
     "rsc-paper": (partial(RSC, **RSC_SHARES), rsc_maps_loss),
     "rsc-domainbed": (partial(RSC, reading="domainbed", **RSC_SHARES), rsc_features_loss),
 }
-JOINT = ("irm", "rsc-paper", "rsc-domainbed")
+JOINT = ("erm", "irm", "rsc-paper", "rsc-domainbed")
 
 
 def started(case: str, network: DomainNetwork) -> tuple[Algorithm, TrainState]:

@@ -14,9 +14,10 @@ from tinted import SIDE, driftnorm, make_domains, plan
 
 from driftnorm.domains.collecting import RUN_VIEWS, load_runs, selected_table
 from driftnorm.domains.comparing import mean_text
+from driftnorm.domains.files import HISTORY, SWAD_FILE
 from driftnorm.domains.opening import open_arrays
 from driftnorm.domains.published import published
-from driftnorm.domains.training import HISTORY, SWAD_FILE, DomainTraining
+from driftnorm.domains.training import DomainTraining
 from driftnorm.robustness.comparing import MixedRowsError
 
 NAMES = ("a", "b", "c")
@@ -33,7 +34,7 @@ def write(
 ) -> None:
     """A history; accuracies that ``records`` do not tell are 0.5."""
     own = DomainTraining("erm", tested, every_split=True, **changes)
-    identity = {**asdict(own), "data": data, "content": "0"}
+    identity = {**asdict(own), "data": data, "content": "0", "image_shape": (3, 8, 8)}
     usual = {f"{name} {part}": 0.5 for name in NAMES for part in ("out", "in")}
     kept = {
         "identity": identity,
@@ -42,7 +43,6 @@ def write(
         "history": [
             {"step": 10 * (number + 1), **usual, **record} for number, record in enumerate(records)
         ],
-        "image_shape": (3, 8, 8),
         **({} if averaged is None else {"averaged": {**usual, **averaged}}),
     }
     folder.mkdir(parents=True)
@@ -181,5 +181,5 @@ def test_real_runs_in_every_form(tmp_path: Path) -> None:
     assert "about training" in driftnorm("table", "selected-oracle", runs, "--methods", "bn").stderr
     assert "Did you mean 'selected-oracle'" in driftnorm("table", "selected-oracl").stderr
     # A finished run is not taken for one with images of another size.
-    with pytest.raises(ValueError, match="there images are"):
+    with pytest.raises(ValueError, match="there `image_shape` is"):
         plan(every_split=True).run(open_arrays(str(data), 16, str(tmp_path / "cache")), runs / "0")

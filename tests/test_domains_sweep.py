@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tinted import SIDE, driftnorm, make_domains
+from tinted import SIDE, driftnorm, first_one_dies, make_domains
 
+from driftnorm.data.processes import WORKER_DIED
 from driftnorm.domains import sweep as sweeping
 from driftnorm.domains.arrays import DomainArrays
 from driftnorm.domains.collecting import load_runs, selected_table
+from driftnorm.domains.files import HISTORY
 from driftnorm.domains.hparams import random_hparams
 from driftnorm.domains.plans import PlanOptions
 from driftnorm.domains.splits import seed_hash
 from driftnorm.domains.sweep import FAILED, Sweep, Task, estimated_seconds, job_seed, train_job
-from driftnorm.domains.training import HISTORY
 from driftnorm.launch import LAUNCHERS
 
 
@@ -142,6 +143,14 @@ def test_a_job_that_fails_does_not_stop_the_others(sweep: Sweep, tmp_path: Path)
     assert not kept.exists()
 
 
+def test_a_job_whose_process_dies_does_not_stop_the_others(sweep: Sweep, tmp_path: Path) -> None:
+    ends = list(sweep.run(tmp_path, first_one_dies, 2))
+    assert [end.reason for end in ends] == ["failed", "finished", "finished"]
+    kept = json.loads((tmp_path / ends[0].job.label / FAILED).read_text())
+    assert kept["error"] == ends[0].error == WORKER_DIED
+    assert [end.reason for end in sweep.run(tmp_path)] == ["finished"]
+
+
 def test_the_budget_stops_the_running_job_and_starts_no_other(
     sweep: Sweep, arrays: DomainArrays, tmp_path: Path
 ) -> None:
@@ -189,6 +198,9 @@ def test_command(root: Path, tmp_path: Path) -> None:
     command += ["--algorithms", "erm", "groupdro", "--test-domains", "red", "--hparams", 1]
     command += ["--trials", 2, "--backbone", "mnist-bn", "--size", SIDE, "--steps", 1]
     command += ["--workers", 1, "--out", out]
+    unworkable = driftnorm(*command[:-4], "--workers", 0)
+    assert unworkable.returncode == 2
+    assert "`workers` must be at least 1, got 0" in unworkable.stderr
     planned = driftnorm(*command, "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert "groupdro-red-h0-t1: lr 5e-05" in planned.stdout

@@ -281,6 +281,26 @@ def test_moments_survive_squares_beyond_float16_and_a_far_mean(native, monkeypat
         assert_same(batch_moments(x).var.double(), expected, rtol=tolerance, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "lanes"),
+    [((64, 16, 16, 16), 8), ((64, 3, 28, 28), 16), ((32, 24, 15, 14), 2), ((64, 31, 9, 9), 1)],
+)
+def test_moments_of_few_channels_are_measured_in_lanes_and_right(shape, lanes, dtype):
+    x = (draw(shape, seed=5)[0] + 3).to(dtype).contiguous(memory_format=torch.channels_last)
+    assert functional._lanes(x) == lanes
+    assert functional._lanes(x.contiguous()) == 1
+    moments = batch_moments(x.requires_grad_())
+    assert not moments.mean.requires_grad
+    assert not moments.var.requires_grad
+    wide = x.detach().double()
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    dims = (0, 2, 3)
+    assert_same(moments.mean.double(), wide.mean(dims), rtol=tolerance, atol=tolerance)
+    expected = wide.var(dims, correction=0)
+    assert_same(moments.var.double(), expected, rtol=tolerance, atol=tolerance)
+
+
 LAYOUTS = {
     "contiguous": ((4, 5, 3, 2), torch.contiguous_format),
     "channels_last": ((4, 5, 3, 2), torch.channels_last),

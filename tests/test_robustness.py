@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from small_study import DRIFTNORM, call, rows_of, study, write_data, write_weights
 
+from driftnorm.cli.table import having
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import MethodSpec, parse_method
 from driftnorm.models import load
@@ -303,6 +304,25 @@ def test_tables_refuse_to_mix(data: str, tmp_path: Path) -> None:
         summary_table(rows[:-1])
     with pytest.raises(MixedRowsError, match="no rows"):
         summary_table([])
+
+
+def test_rows_can_be_chosen_before_they_are_put_together(data: str, tmp_path: Path) -> None:
+    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    others = [
+        replace(r, cell=replace(r.cell, protocol=replace(r.cell.protocol, batch_size=7)))
+        for r in rows
+    ]
+    both = [*rows, *others]
+    assert having(both, ["batch_size=20"]) == rows
+    assert having(both, ["batch_size=7", "shift=contrast"]) == [
+        row for row in others if row.cell.shift == "contrast"
+    ]
+    assert having(both, []) == both
+    with pytest.raises(ValueError, match="no row has batch_size=8; batch_size is 20, 7"):
+        having(both, ["batch_size=8"])
+    for wrong in ("batchsize=7", "shift"):
+        with pytest.raises(ValueError, match="`--where` must be name=value with one of study"):
+            having(both, [wrong])
 
 
 def test_summary_differences_are_those_of_the_errors(data: str, tmp_path: Path) -> None:

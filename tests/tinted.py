@@ -6,10 +6,11 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -35,6 +36,18 @@ def make_domains(root: Path) -> Path:
                 pixels[..., tint] += stripes[:, None] if kind else stripes[None, :]
                 Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
     return root
+
+
+def first_one_dies(
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    workers: int,
+    died: Callable[[Any], Any] | None = None,
+) -> Iterator[tuple[Any, Any]]:
+    """A launcher whose first worker dies."""
+    assert died is not None
+    for number, task in enumerate(tasks):
+        yield task, (function if number else died)(task)
 
 
 def plan(**changes: object) -> DomainTraining:

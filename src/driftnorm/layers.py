@@ -89,9 +89,8 @@ class AdaptiveBatchNorm(nn.Module):
     @property
     def source(self) -> Moments | None:
         """The statistics of the trained network, if it kept any."""
-        if self.source_mean is None or self.source_var is None:
-            return None
-        return Moments(self.source_mean, self.source_var)
+        mean, var = self._buffers["source_mean"], self._buffers["source_var"]
+        return None if mean is None or var is None else Moments(mean, var)
 
     @property
     def tracked(self) -> Tracked:
@@ -100,7 +99,6 @@ class AdaptiveBatchNorm(nn.Module):
 
     @tracked.setter
     def tracked(self, state: Tracked) -> None:
-        # At every batch and layer: nn.Module's way of setting a buffer costs as much as a kernel.
         self._buffers.update(zip(_TRACKED_BUFFERS, state, strict=True))
 
     @property
@@ -110,12 +108,17 @@ class AdaptiveBatchNorm(nn.Module):
 
     def begin(self) -> None:
         """Open a pass: what an earlier, uncommitted pass proposed is forgotten."""
-        self._pending = None
+        self._propose(None)
 
     def commit(self) -> None:
         """Make the last proposal the state."""
         if self._pending is not None:
-            self.tracked, self._pending = self._pending, None
+            self._buffers.update(zip(_TRACKED_BUFFERS, self._pending, strict=True))
+            self._propose(None)
+
+    def _propose(self, state: Tracked | None) -> None:
+        # At every batch and layer: nn.Module's way of setting things costs as much as a kernel.
+        self.__dict__["_pending"] = state
 
     def forget(self) -> None:
         """Back to nothing seen."""
@@ -149,7 +152,8 @@ class AdaptiveBatchNorm(nn.Module):
             batch = batch_moments(x)
             # A layer used twice in a pass goes on from its own first proposal.
             before = self.tracked if self._pending is None else self._pending
-            used, self._pending = self.statistics.propose(before, batch, self.source)
+            used, after = self.statistics.propose(before, batch, self.source)
+            self._propose(after)
             if preserve:
                 return gprebn(x, used.mean, used.var, *affine, moments=batch)
             return normalize(x, used.mean, used.var, *affine)

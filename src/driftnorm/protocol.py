@@ -40,7 +40,7 @@ class Protocol:
 
     def text(self) -> str:
         """One line for people."""
-        return _line(self, (self.batch_size,), (self.steps,))
+        return _line(self, (self.count,), (self.batch_size,), (self.steps,))
 
     def comparable(self) -> tuple[object, ...]:
         """What must agree between numbers in one table; severities and seeds are averaged over.
@@ -78,9 +78,10 @@ def text_of(protocols: Iterable[Protocol]) -> str:
 scored before the update, seeds 0'
     """
     several = list(protocols)
+    counts = sorted({p.count for p in several})
     sizes = sorted({p.batch_size for p in several})
     steps = sorted({p.steps for p in several})
-    return _line(together(several), sizes, steps)
+    return _line(together(several), counts, sizes, steps)
 
 
 def stream_order(count: int, seed: int) -> NDArray[np.int64]:
@@ -88,12 +89,15 @@ def stream_order(count: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(count)
 
 
-def _line(protocol: Protocol, sizes: Sequence[int], steps: Sequence[int]) -> str:
+def _line(
+    protocol: Protocol, counts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]
+) -> str:
     levels = protocol.severities
     severities = f"severities {_listed(levels)}, " if levels else ""
     plural = "s" * (max(steps) != 1)
     return (
-        f"{protocol.data}, {protocol.count:,} samples a stream, {severities}{protocol.order}, "
+        f"{protocol.data}, {' or '.join(f'{count:,}' for count in counts)} samples a stream, "
+        f"{severities}{protocol.order}, "
         f"batch {' '.join(map(str, sizes))}, {' or '.join(map(str, steps))} step{plural}, "
         f"reset {protocol.reset}, scored {protocol.predict} the update, "
         f"seeds {_listed(protocol.seeds)}"

@@ -47,7 +47,7 @@ def adapt(
     load_state: Path | None = None,
     save_state: Path | None = None,
     bake: Path | None = None,
-    every: int = 20,
+    every: int | None = None,
     device: str = "cpu",
     fresh: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Flag] = False,
@@ -95,7 +95,8 @@ def adapt(
         Keep the adapted network here at the end, as a plain checkpoint that does not adapt: a
         .safetensors file; `driftnorm export` writes other forms.
     every
-        Batches between saved states; a killed run repeats at most so many.
+        Batches between saved states; a killed run repeats at most so many. Without it a state is
+        saved every two seconds.
     device
         Where to compute: cpu, cuda, mps.
     fresh

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import nn
 
 from driftnorm.cli.bench_robustness import Many, Methods
 from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import available_cores
+from driftnorm.data.processes import checked_workers
+from driftnorm.domains.collecting import selected_networks
 from driftnorm.domains.grids import GridSize
 from driftnorm.domains.study import DomainStudy, Targets, open_trained
-from driftnorm.domains.training import BEST, SWAD_FILE
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.engine import RecipeAdapter
 from driftnorm.launch import LAUNCHERS
@@ -55,7 +58,7 @@ def bench_domains(
         As in `driftnorm train domains`; must be the data that the networks were trained on.
     models
         Files that `driftnorm train domains` wrote (best.safetensors, swad.safetensors), or folders
-        with such files.
+        of finished trainings; of several in one trial, as in a sweep, the best by validation.
     table
         Which table to print at the end, and so which methods by default: domains,
         domains-ablation, domains-fine-tuned or domains-claims.
@@ -80,10 +83,14 @@ def bench_domains(
         Folder for the rows.
     """
     given = dict(locals())
-    view = find_view(table, DOMAIN_VIEWS)
+    view, processes = find_view(table, DOMAIN_VIEWS), checked_workers(workers)
     study = DomainStudy(
         data=data,
-        models=tuple(str(path) for given in models for path in _files(given)),
+        models=tuple(
+            str(path)
+            for given in models
+            for path in ([given] if given.is_file() else selected_networks(given))
+        ),
         methods=tuple(methods or view.methods),
         grid=grid,
         batch_size=batch_size,
@@ -101,27 +108,16 @@ def bench_domains(
         f"{together(cell.protocol for cell in cells).text()}",
         markup=False,
     )
-    workers = workers or available_cores()
     if dry_run:
-        _estimate(console, study, missing, at_most, workers)
+        _estimate(console, study, missing, at_most, processes)
         return
     resolved = {"methods": study.methods, "seeds": study.seeds}
     keep_config(out, "bench domains", given | resolved)
-    failures = _run(console, study, store, done, len(missing), workers)
+    failures = _run(console, study, store, done, len(missing), processes)
     wanted = {cell.key for cell in cells}
     rows = [row for row in load_rows(out) if row.cell.key in wanted]
     rows = in_order(rows, [str(parse_method(word)) for word in study.methods])
     conclude(console, view.make, rows, out, failures, as_json)
-
-
-def _files(given: Path) -> list[Path]:
-    if given.is_file():
-        return [given]
-    best = sorted(given.rglob(BEST))
-    if not best:
-        raise FileNotFoundError(f"{given} holds no {BEST}; train first.")
-    # Beside the average of a run with SWAD, its best weights are only a by-product.
-    return [swad if (swad := path.with_name(SWAD_FILE)).exists() else path for path in best]
 
 
 def _run(
@@ -153,26 +149,35 @@ def _estimate(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     cost = {}
-    for name in ("source", "tent"):
-        adapter = RecipeAdapter(trained.network, parse_method(name).recipe(), guard="off")
+    stepping = (m for m in study.methods if parse_method(m).recipe().needs_backward)
+    for kind, names in (("forward", ("source",)), ("step", (*stepping, "source"))):
+        adapter = _first_possible(trained.network, names)
         adapter(batch)
         begun = time.perf_counter()
         adapter(batch)
-        cost[name] = (time.perf_counter() - begun) / study.batch_size
+        cost[kind] = (time.perf_counter() - begun) / study.batch_size
     torch.set_num_threads(threads)
     seconds = 0.0
     for cell in cells:
         trains = parse_method(cell.method).recipe().needs_backward
-        each = cost["tent"] * cell.protocol.steps if trains else cost["source"]
+        each = cost["step"] * cell.protocol.steps if trains else cost["forward"]
         seconds += each * cell.protocol.count
     images = sum(cell.protocol.count for cell in cells)
     console.print(
         f"{at_most}{len(cells)} cells to run, {images:,} images; {at_most}about "
         f"{seconds / workers / 3600:.1f} hours with {workers} processes "
-        f"({1000 * cost['source']:.0f} ms an image forward, {1000 * cost['tent']:.0f} with a "
+        f"({1000 * cost['forward']:.0f} ms an image forward, {1000 * cost['step']:.0f} with a "
         "step, on one thread)."
     )
     for method in dict.fromkeys(cell.method for cell in cells):
         own = [cell for cell in cells if cell.method == method]
         settings = len({cell.options for cell in own})
         console.print(f"  {method}: {len(own)} cells, {settings} setting(s)", markup=False)
+
+
+def _first_possible(network: nn.Module, methods: Sequence[str]) -> RecipeAdapter:
+    """Of the first method that the network can have: most need its batch norm."""
+    for name in methods[:-1]:
+        with suppress(ValueError):
+            return RecipeAdapter(network, parse_method(name).recipe(), guard="off")
+    return RecipeAdapter(network, parse_method(methods[-1]).recipe(), guard="off")

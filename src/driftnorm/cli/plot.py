@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from driftnorm.cli.table import chosen
+from driftnorm.cli.table import chosen, having
 from driftnorm.cli.talking import Quiet
 from driftnorm.plots import PLOTS, draw, find_plot
 from driftnorm.records import load_rows
@@ -27,6 +27,7 @@ def plot(
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("plot.png"),
     methods: Annotated[list[str] | None, Many, Parameter(help=METHODS_HELP)] = None,
+    where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     quiet: Quiet = False,
 ) -> None:
     """Draw a plot from rows; the protocol stands in its foot.
@@ -39,6 +40,8 @@ def plot(
         Folders of rows, or .jsonl files; what they hold is put together.
     output
         The file; its ending, .png, .svg or .pdf, says the form.
+    where
+        Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
     """
     if name == "list":
         for each, known in PLOTS.items():
@@ -47,7 +50,7 @@ def plot(
     make = find_plot(name).make
     if not rows:
         raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
-    found = chosen([row for path in rows for row in load_rows(path)], methods)
+    found = chosen(having([row for path in rows for row in load_rows(path)], where), methods)
     order = methods_of(found) if methods else VIEWS["summary"].methods
     draw(make(in_order(found, order)), output)
     if not quiet:

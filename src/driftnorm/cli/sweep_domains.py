@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from driftnorm.cli.bench_robustness import Many
 from driftnorm.cli.concluding import Quiet, open_console
 from driftnorm.cli.progress import Bar
-from driftnorm.data.processes import available_cores
+from driftnorm.data.processes import checked_workers
 from driftnorm.domains.arrays import DomainArrays
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.plans import PlanOptions
@@ -104,7 +104,7 @@ def sweep_domains(
     out
         Folder for the trainings, a folder for each.
     """
-    given = dict(locals())
+    given, processes = dict(locals()), checked_workers(workers)
     options = PlanOptions(
         data=data,
         backbone=backbone,
@@ -133,12 +133,11 @@ def sweep_domains(
         arrays = sweep.arrays(bar)
     every, missing = len(sweep.jobs(arrays)), sweep.missing(out, arrays)
     console.print(f"{every} trainings, {every - len(missing)} done already.")
-    workers = workers or available_cores()
     if dry_run:
-        _estimate(console, missing, arrays, workers)
+        _estimate(console, missing, arrays, processes)
         return
     keep_config(out, "sweep domains", given)
-    ends = _run(console, sweep, out, every, len(missing), workers, hours)
+    ends = _run(console, sweep, out, every, len(missing), processes, hours)
     left = len(missing) - ends["finished"] - ends["failed"]
     if ends["interrupted"]:
         raise KeyboardInterrupt

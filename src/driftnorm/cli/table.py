@@ -35,6 +35,7 @@ def table(
             help="Only these, in this order; default: all that the rows hold.",
         ),
     ] = None,
+    where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Make a table from rows, or from finished trainings.
@@ -48,6 +49,8 @@ def table(
         selected-*, folders of trainings on domains.
     form
         How to print it.
+    where
+        Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
     as_json
         Print it as JSON.
     """
@@ -56,7 +59,7 @@ def table(
         for each, known in views.items():
             print(f"{each:<24}{known.help}")
         return
-    found = _made(find_view(name, views), rows, methods)
+    found = _made(find_view(name, views), rows, methods, where)
     if as_json:
         print(json.dumps(table_record(found)))
         return
@@ -67,15 +70,45 @@ def table(
     print(forms[form]())
 
 
-def _made(view: View | RunView, paths: Sequence[Path], methods: Sequence[str] | None) -> Table:
+def _made(
+    view: View | RunView,
+    paths: Sequence[Path],
+    methods: Sequence[str] | None,
+    where: Sequence[str],
+) -> Table:
     if isinstance(view, RunView):
-        if methods is not None:
-            raise ValueError("`methods` are of test time; this table is about training.")
+        if methods is not None or where:
+            raise ValueError("`methods` and `where` are about rows; this table is about training.")
         return view.make(load_runs(paths))
     if not paths:
         raise ValueError("give the rows too: folders of rows, or .jsonl files.")
-    mine = chosen([row for path in paths for row in load_rows(path)], methods)
+    every = having([row for path in paths for row in load_rows(path)], where)
+    mine = chosen(every, methods)
     return view.make(in_order(mine, methods_of(mine) if methods else view.methods))
+
+
+_CELL = ("study", "model", "shift", "severity", "seed")
+_PROTOCOL = ("data", "count", "batch_size", "order", "steps", "reset", "predict")
+
+
+def having(rows: list[Row], where: Sequence[str]) -> list[Row]:
+    """The rows whose cell or protocol has all of these values, each written ``name=value``."""
+    for word in where:
+        name, equals, value = word.partition("=")
+        if not equals or name not in (*_CELL, *_PROTOCOL):
+            known = ", ".join((*_CELL, *_PROTOCOL))
+            raise ValueError(f"`--where` must be name=value with one of {known}; got {word!r}.")
+        held = {str(_held(row, name)) for row in rows}
+        if value not in held:
+            raise ValueError(
+                f"no row has {word}; {name} is {', '.join(sorted(held)) or 'nothing'}."
+            )
+        rows = [row for row in rows if str(_held(row, name)) == value]
+    return rows
+
+
+def _held(row: Row, name: str) -> object:
+    return getattr(row.cell if name in _CELL else row.cell.protocol, name)
 
 
 def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:

@@ -62,7 +62,8 @@ def train_domains(
         A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are recognised), a
         tar file of one, or rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
     test_domain
-        The domains that are not trained on, usually one.
+        The domains that are not trained on, usually one; a name that begins with a dash as in
+        --test-domain=-90%.
     algorithm
         erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
     backbone

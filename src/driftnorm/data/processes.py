@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 from driftnorm.data.image_set import DataError
 
-__all__ = ["available_cores", "checked_workers", "end_if_stopped", "in_processes"]
+__all__ = ["WORKER_DIED", "available_cores", "checked_workers", "end_if_stopped", "in_processes"]
+
+WORKER_DIED = "the worker process died, perhaps for lack of memory"  # in results made by `died`
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -76,7 +76,10 @@ def _key(domains: DomainSet, side: int) -> str:
     for path in _paths(domains):
         state = path.stat()
         name = path.relative_to(domains.root).as_posix()
-        digest.update(f"{name}\0{state.st_size} {state.st_mtime_ns}\n".encode())
+        # Size and date are not enough: archives give all files one date. These change with every
+        # change of the content, and differ between two files.
+        told = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_dev, state.st_ino)
+        digest.update(f"{name}\0{told}\n".encode())
     return digest.hexdigest()
 
 

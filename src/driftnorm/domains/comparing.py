@@ -12,9 +12,9 @@ from itertools import groupby
 
 import numpy as np
 
-from driftnorm.domains.selection import agrees, select_setting
+from driftnorm.domains.selection import agrees, select_setting, without_source
 from driftnorm.metrics import Interval, paired_interval, standard_error
-from driftnorm.protocol import together
+from driftnorm.protocol import text_of
 from driftnorm.records import Row
 from driftnorm.robustness.comparing import MixedRowsError, check_protocol, right_by_image
 
@@ -22,6 +22,7 @@ __all__ = [
     "FIXED_FEATURES",
     "at_selected",
     "at_tents",
+    "at_theta_one",
     "average",
     "change",
     "change_text",
@@ -39,21 +40,51 @@ __all__ = [
 FIXED_FEATURES = ", fixed features"
 """How the algorithm of a network ends whose classifier alone was trained."""
 
-_MODEL = re.compile(r"(?P<algorithm>.+) -> (?P<target>.+), trial (?P<trial>\d+)@(?P<weights>\w+)")
+_MODEL = re.compile(
+    r"(?P<algorithm>.+) -> (?P<target>.+), trial (?P<trial>\d+)"
+    r"(, (?P<network>.+))?@(?P<weights>\w+)"
+)
 
 
 def trained_by(row: Row) -> tuple[str, int]:
     """The algorithm and the trial of a row's network."""
-    found = _MODEL.fullmatch(row.cell.model)
-    if found is None:
-        raise MixedRowsError(f"{row.cell.model!r} is no network of `driftnorm train domains`.")
+    found = _parts_of(row)
     return found["algorithm"], int(found["trial"])
 
 
+def _parts_of(row: Row) -> re.Match[str]:
+    found = _MODEL.fullmatch(row.cell.model)
+    if found is None:
+        raise MixedRowsError(f"{row.cell.model!r} is no network of `driftnorm train domains`.")
+    return found
+
+
+def _check_networks(rows: Sequence[Row]) -> None:
+    """Refuse to average over networks as if they were trials."""
+    kinds: dict[str, str] = {}
+    known: dict[tuple[str, str, int], str] = {}
+    for row in rows:
+        parts = _parts_of(row)
+        algorithm, kind = parts["algorithm"], str(parts["network"])
+        if kinds.setdefault(algorithm, kind) != kind:
+            raise MixedRowsError(
+                f"networks of two kinds, both trained by {algorithm}, cannot be mixed: "
+                f"{kinds[algorithm]}, and {kind}."
+            )
+        trial = parts["algorithm"], parts["target"], int(parts["trial"])
+        if known.setdefault(trial, row.cell.model) != row.cell.model:
+            raise MixedRowsError(
+                f"{known[trial]!r} and {row.cell.model!r} are two networks of one trial: a table "
+                "has one. Take the rows of one of them (a folder that `driftnorm bench domains` "
+                "gets as `--models` gives the one selected by validation)."
+            )
+
+
 def check_protocol_of_streams(rows: Sequence[Row]) -> None:
-    """Refuse to mix data sets or batch sizes; streams may differ in length."""
+    """Refuse to mix data sets, batch sizes or networks; streams may differ in length."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
+    _check_networks(rows)
     by_stream = sorted(rows, key=lambda row: (row.cell.shift, row.cell.model))
     for _, own in groupby(by_stream, key=lambda row: (row.cell.shift, row.cell.model)):
         check_protocol([_without_options(row) for row in own])
@@ -74,6 +105,12 @@ def at_selected(rows: Sequence[Row]) -> list[Row]:
         for method in dict.fromkeys(row.cell.method for row in model):
             chosen += select_setting([row for row in model if row.cell.method == method])
     return chosen
+
+
+def at_theta_one(rows: Sequence[Row]) -> list[Row]:
+    """For every network and method with theta, the best validated setting at theta 1."""
+    target = without_source(rows)
+    return at_selected(target) if target else []
 
 
 def at_tents(rows: Sequence[Row]) -> list[Row]:
@@ -103,8 +140,12 @@ def targets_of(rows: Sequence[Row]) -> list[str]:
 
 
 def of_target(rows: Sequence[Row], target: str) -> list[float]:
-    """Accuracies on a target domain, in %."""
-    return [100 - 100 * row.metrics["error"] for row in rows if row.cell.shift == f"{target}/in"]
+    """Accuracies on a target domain in %, one a network: orders of a stream are no trials."""
+    own = [row for row in rows if row.cell.shift == f"{target}/in"]
+    return [
+        100 - 100 * float(np.mean([row.metrics["error"] for row in model]))
+        for model in _models(own)
+    ]
 
 
 def mean_text(scores: Sequence[float]) -> str | None:
@@ -131,10 +172,15 @@ def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
     both = [row for row in on_targets(rows) if place_of(row) in before]
     if not both:
         raise MixedRowsError("no target was met by both methods: the run is not finished.")
-    gains = [right_by_image(row).astype(np.float64) - before[place_of(row)] for row in both]
-    # Another order of a stream shows the same images; another trial splits them anew.
-    images = [(row.cell.shift, trained_by(row)[1]) for row in both]
-    return Interval(*(100 * value for value in paired_interval(gains, images)))
+    found = []
+    for trial in sorted({trained_by(row)[1] for row in both}):
+        own = [row for row in both if trained_by(row)[1] == trial]
+        gains = [right_by_image(row).astype(np.float64) - before[place_of(row)] for row in own]
+        # Another order of a stream shows the same images.
+        found.append(paired_interval(gains, [row.cell.shift for row in own]))
+    # Splits of other trials share four images in five: the mean of their intervals, which is as
+    # wide as if they shared all of them, errs on the safe side.
+    return Interval(*(100 * float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
 def change_text(rows: Sequence[Row], reference: Sequence[Row]) -> str:
@@ -160,9 +206,17 @@ def place_of(row: Row) -> tuple[str, str, int]:
 def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must stand beside the numbers."""
     trials = sorted({trained_by(row)[1] for row in rows})
-    protocol = together(row.cell.protocol for row in on_targets(rows)).text()
+    protocol = text_of(row.cell.protocol for row in on_targets(rows))
+    networks = ", ".join(sorted({kind for row in rows if (kind := _parts_of(row)["network"])}))
+    settings = {(row.cell.model, row.cell.method, row.cell.options) for row in rows}
+    several = len(settings) > len({(model, method) for model, method, _ in settings})
+    held_out = {row.cell.protocol.count for row in rows if row.cell.shift.endswith("/out")}
+    chosen = (
+        "; settings selected on the training domains' held-out splits "
+        f"({' or '.join(f'{count:,}' for count in sorted(held_out))} images each) after adaptation"
+    )
     return (
-        f"Accuracy in % on the target's 80 % split. {protocol}; settings selected on the training "
-        f"domains' held-out splits after adaptation; trials {trials}, +/- standard error. "
-        "Intervals: paired bootstrap over images."
+        f"Accuracy in % on the target's 80 % split. {networks and networks + '. '}{protocol}"
+        f"{chosen if several else ''}; trials {trials}, +/- standard error. "
+        "Intervals: paired bootstrap over images, which says nothing about other trainings."
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from driftnorm.domains.algorithms import find_algorithm
 from driftnorm.domains.hparams import random_hparams
+from driftnorm.domains.known import find_known
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.opening import DIGIT_SETS
 from driftnorm.domains.training import DomainTraining, Features, Precision
@@ -16,6 +18,7 @@ __all__ = ["PlanOptions", "is_swad"]
 
 _STEPS = 5001
 _EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
+_EVERY_SWAD_VLCS, _RATIO_SWAD_VLCS = 50, 0.2  # what SWAD's authors take there
 
 
 @dataclass(frozen=True)
@@ -82,22 +85,28 @@ class PlanOptions:
         values.update(settings)
         batch_size, lr = int(values.pop("batch_size")), float(values.pop("lr"))
         every = _EVERY_DIGITS if digits else _EVERY_SWAD if wraps else _EVERY
+        if wraps and Path(self.data).stem in find_known("VLCS").homes:
+            every = _EVERY_SWAD_VLCS
+            values.setdefault("tolerance_ratio", _RATIO_SWAD_VLCS)
+        backbone = self.backbone or ("mnist-gn" if digits else "resnet50")
+        dropout = float(values.pop("dropout"))
         return DomainTraining(
             algorithm=name,
             test_domains=tuple(test_domains),
-            backbone=self.backbone or ("mnist-gn" if digits else "resnet50"),
+            backbone=backbone,
             weights=self.weights,
             batch_norm=self.batch_norm or ("trained" if digits else "frozen"),
-            steps=self.steps or _STEPS,
-            batch_size=self.batch_size or batch_size,
-            lr=self.learning_rate or lr,
+            steps=_STEPS if self.steps is None else self.steps,
+            batch_size=batch_size if self.batch_size is None else self.batch_size,
+            lr=lr if self.learning_rate is None else self.learning_rate,
             weight_decay=float(values.pop("weight_decay")),
-            dropout=float(values.pop("dropout")),
+            # DomainBed draws it for the digits too, and its network for them has none.
+            dropout=0.0 if backbone.startswith("mnist") else dropout,
             options=tuple(sorted(values.items())),
             swad=wraps,
             trial_seed=trial_seed,
             seed=seed,
-            evaluate_every=self.evaluate_every or every,
+            evaluate_every=every if self.evaluate_every is None else self.evaluate_every,
             every_split=self.every_split,
             augmented_validation=self.augmented_validation,
             features=self.features,

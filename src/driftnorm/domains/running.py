@@ -26,6 +26,7 @@ from driftnorm.domains.arrays import (
     evaluation_batches,
 )
 from driftnorm.domains.backbones import backbone
+from driftnorm.domains.files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.domains.network import DomainNetwork
 from driftnorm.models import Normalized, Preprocessing, save_checkpoint
 from driftnorm.models.deployed import variant_of
@@ -37,10 +38,8 @@ from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainSt
 if TYPE_CHECKING:
     from driftnorm.domains.training import DomainTraining
 
-__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE", "Cost", "Outcome", "TrainingRun"]
+__all__ = ["Cost", "Outcome", "TrainingRun"]
 
-BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
-HISTORY = "history.json"
 _STATISTICS_BATCHES = 500  # as SWAD's authors do
 _RESUME = "resume.pt"
 
@@ -106,12 +105,6 @@ class TrainingRun:
                     f"{self.folder} holds another run: there `{key}` is "
                     f"{kept['identity'].get(key)!r}, here {wanted.get(key)!r}. Name another folder."
                 )
-        shape = [*self.arrays.image_shape]
-        if kept.get("image_shape", shape) != shape:
-            raise ValueError(
-                f"{self.folder} holds another run: there images are {kept['image_shape']}, here "
-                f"{shape} (channels, height, width). Name another folder."
-            )
         return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
 
     def timed(self) -> Cost:
@@ -150,6 +143,7 @@ class TrainingRun:
             budget_seconds=min((limit for limit in limits if limit is not None), default=None),
             checkpoint_seconds=checkpoint_seconds,
             record_every=plan.evaluate_every,
+            first_record=1,  # as DomainBed, whose step 0 this is
         )
         algorithm.train()
         reason = train(
@@ -169,21 +163,19 @@ class TrainingRun:
         if reason == "interrupted":
             return outcome
         averaged: dict[str, float] | None = None
-        if isinstance(algorithm, SWAD):
+        if isinstance(algorithm, SWAD) and algorithm.valley.seen:
             algorithm.finish()
             model = self._averaged(algorithm)
             averaged, _ = self._measured(model)
             self._save(model, SWAD_FILE, progress)
-            self._save(algorithm.algorithm.deployed(), LAST, progress)
-        else:
-            self._save(algorithm.deployed(), LAST, progress)
+        current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
+        self._save(current.deployed(), LAST, progress)
         if reason == "finished":
             kept = {
                 "identity": plan.identity(self.arrays),
                 "steps": progress.step,
                 "seconds": progress.seconds,
                 "history": progress.history,
-                "image_shape": self.arrays.image_shape,
                 **({} if averaged is None else {"averaged": averaged}),
             }
             write_atomically(self.folder / HISTORY, json.dumps(kept, indent=1) + "\n")
@@ -211,14 +203,14 @@ class TrainingRun:
             )
             fixed = plan.features == "fixed"
             network = DomainNetwork(model, plan.batch_norm, plan.dropout, fixed=fixed)
-            kind, options = find_algorithm(plan.algorithm), dict(plan.options)
+            kind, (options, of_swad) = find_algorithm(plan.algorithm), plan.split_options()
             if "group_size" in inspect.signature(kind).parameters:  # one domain's minibatch
                 options = {"group_size": plan.batch_size, **options}
             algorithm = kind(
                 network, len(self.trained), lr=plan.lr, weight_decay=plan.weight_decay, **options
             )
             if plan.swad:
-                algorithm = SWAD(algorithm)
+                algorithm = SWAD(algorithm, **of_swad)
         return algorithm.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def _source(self) -> Callable[[int], DomainBatch]:
@@ -315,6 +307,7 @@ class TrainingRun:
             content=self.arrays.content,
             trained_on=[self.arrays.domains[i].name for i in self.trained],
             test_domains=list(plan.test_domains),
+            averaged=name == SWAD_FILE,
             step=progress.step,
             validation=last.get("validation"),
             training=json.loads(json.dumps(self.plan.identity(self.arrays))),

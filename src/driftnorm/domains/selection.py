@@ -6,11 +6,14 @@ All are pure functions: histories or rows in, choices out.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from driftnorm.domains.grids import ABLATIONS, Settings
 from driftnorm.records import Cell, Row
+from driftnorm.robustness.comparing import MixedRowsError
 
 __all__ = [
     "Choice",
@@ -23,6 +26,7 @@ __all__ = [
     "select_setting",
     "shown_cells",
     "training_validation",
+    "without_source",
 ]
 
 History = Sequence[Mapping[str, float]]
@@ -96,17 +100,28 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
     The best setting has the highest mean accuracy, after adaptation, over the held-out splits of
     the training domains; on ties the one with the smaller values. What it does on the target is
     never looked at, and neither is the order of the rows.
+
+    Raises:
+        MixedRowsError: Not every setting was validated on every stream.
     """
     settings = sorted({row.cell.options for row in rows}, key=_size)
+    held_out = [row for row in rows if row.cell.shift.endswith("/out")]
+    errors: dict[Settings, dict[tuple[str, int], float]] = {options: {} for options in settings}
+    for row in held_out:
+        errors[row.cell.options][row.cell.shift, row.cell.seed] = row.metrics["error"]
+    streams = {stream for own in errors.values() for stream in own}
+    lacking = [options for options, own in errors.items() if len(own) < max(len(streams), 1)]
+    if lacking and len(settings) > 1:
+        raise MixedRowsError(
+            f"{rows[0].cell.method} at {dict(lacking[0])} was validated on "
+            f"{len(errors[lacking[0]])} of {len(streams)} streams ({rows[0].cell.model}): nothing "
+            "can be selected before the run is finished."
+        )
 
     def validation(options: Settings) -> float:
-        errors = [
-            row.metrics["error"]
-            for row in rows
-            if row.cell.options == options and row.cell.shift.endswith("/out")
-        ]
+        own = errors[options].values()
         # A plain sum would depend on the order, and so would who wins a tie.
-        return -math.fsum(errors) / len(errors) if errors else -math.inf
+        return -math.fsum(own) / len(own) if own else -math.inf
 
     chosen = max(settings, key=validation)
     return [row for row in rows if row.cell.options == chosen]
@@ -124,6 +139,11 @@ def agrees(settings: Settings, with_tents: Settings) -> bool:
     )
 
 
+def without_source(rows: Sequence[Row]) -> list[Row]:
+    """Those whose setting mixes none of the source's statistics in (theta 1)."""
+    return [row for row in rows if dict(row.cell.options).get("theta") == 1.0]
+
+
 def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
     """Of one network's cells on its target, those that a table shows.
 
@@ -132,18 +152,23 @@ def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
         validation: The same network's rows on the held-out splits of its training domains.
 
     Returns:
-        The cells of the setting selected for their method, and, of the ablations' methods, those
-        that agree with the setting selected for Tent.
+        The cells of the setting selected for their method; of the ablations' methods also those of
+        the best setting without the source's statistics, and those that agree with Tent's.
     """
-    chosen = {
-        method: select_setting([r for r in validation if r.cell.method == method])[0].cell.options
-        for method in dict.fromkeys(row.cell.method for row in validation)
-    }
-    tents = chosen.get("tent")
+    chosen: dict[str, set[Settings]] = defaultdict(set)
+    tents = None
+    for method in dict.fromkeys(row.cell.method for row in validation):
+        own = [row for row in validation if row.cell.method == method]
+        with suppress(MixedRowsError):  # a cell failed: it is reported, and the others go on
+            best_setting = select_setting(own)[0].cell.options
+            chosen[method].add(best_setting)
+            tents = best_setting if method == "tent" else tents
+            if method in ABLATIONS and (target := without_source(own)):
+                chosen[method].add(select_setting(target)[0].cell.options)
     return [
         cell
         for cell in cells
-        if cell.options == chosen.get(cell.method)
+        if cell.options in chosen[cell.method]
         or (tents is not None and cell.method in ABLATIONS and agrees(cell.options, tents))
     ]
 
@@ -158,5 +183,6 @@ def most_settings(method: str, settings: Sequence[Settings], tents: Sequence[Set
     """
     if method == "tent" or method not in ABLATIONS:
         return 1
+    alone = any(dict(own).get("theta") == 1.0 for own in settings)
     shared = max((sum(agrees(own, each) for own in settings) for each in tents), default=0)
-    return min(len(settings), 1 + shared)
+    return min(len(settings), 1 + alone + shared)

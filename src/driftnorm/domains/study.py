@@ -18,12 +18,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from torch import nn
 
+from driftnorm.data.processes import WORKER_DIED
 from driftnorm.domains.arrays import DomainArrays, evaluation_batches
 from driftnorm.domains.comparing import FIXED_FEATURES
 from driftnorm.domains.grids import GridSize, Settings, settings_of
 from driftnorm.domains.opening import open_arrays
 from driftnorm.domains.selection import most_settings, shown_cells
-from driftnorm.domains.training import SWAD_FILE, Features
+from driftnorm.domains.training import Features
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
 from driftnorm.launch import Launcher, serial
@@ -54,6 +55,8 @@ class TrainedNetwork(NamedTuple):
         weight_decay: It was trained with.
         trial_seed: Of the splits.
         digest: First letters of the weights' hash.
+        kind: Architecture, size of the images and how batch norm was trained.
+        averaged: Whether the weights are SWAD's average.
         features: Whether they were trained, or only the classifier.
     """
 
@@ -68,15 +71,18 @@ class TrainedNetwork(NamedTuple):
     weight_decay: float
     trial_seed: int
     digest: str
+    kind: str
+    averaged: bool = False
     features: Features = "trained"
 
     @property
     def label(self) -> str:
-        """For rows: algorithm, target, trial, weights."""
-        swad = "swad " if Path(self.path).name.startswith(Path(SWAD_FILE).stem) else ""
+        """For rows: algorithm, target, trial, network, weights."""
+        swad = "swad " if self.averaged else ""
         fixed = FIXED_FEATURES if self.features == "fixed" else ""
         target = " ".join(self.test_domains)
-        return f"{swad}{self.algorithm}{fixed} -> {target}, trial {self.trial_seed}@{self.digest}"
+        trial = f"trial {self.trial_seed}, {self.kind}@{self.digest}"
+        return f"{swad}{self.algorithm}{fixed} -> {target}, {trial}"
 
 
 @lru_cache(maxsize=8)
@@ -89,7 +95,7 @@ def open_trained(path: str) -> TrainedNetwork:
             f"{path} does not say which domains it was trained on; `driftnorm train domains` "
             f"writes files that do."
         )
-    training = facts["training"]
+    training, size = facts["training"], checkpoint.preprocessing.size
     return TrainedNetwork(
         path,
         checkpoint.model,
@@ -97,11 +103,13 @@ def open_trained(path: str) -> TrainedNetwork:
         tuple(facts["trained_on"]),
         tuple(facts["test_domains"]),
         facts["content"],
-        checkpoint.preprocessing.size,
+        size,
         training["lr"],
         training["weight_decay"],
         training["trial_seed"],
         checkpoint.weights_hash[:8],
+        f"{training['backbone']} at {size} px, {training['batch_norm']} BN",
+        facts.get("averaged", False),
         training.get("features", "trained"),
     )
 
@@ -134,6 +142,10 @@ class DomainStudy:
     targets: Targets = "all"
 
     def __post_init__(self) -> None:
+        for name in ("batch_size", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
         if self.targets not in get_args(Targets):
             raise ValueError(f"`targets` must be one of {get_args(Targets)}, got {self.targets!r}.")
 
@@ -243,7 +255,7 @@ class DomainStudy:
         """Measure what the store does not have; yields a row or a failure for each cell."""
         for phase in self._phases(store):
             tasks = (Task(self, store.folder, *each) for each in phase if not store.has(each[1]))
-            for _, result in launcher(measure, tasks, workers):
+            for _, result in launcher(measure, tasks, workers, give_up):
                 yield result
 
 
@@ -265,6 +277,13 @@ class Task(NamedTuple):
     cell: Cell
 
 
+def give_up(task: Task) -> Failure:
+    """What is left of a cell whose process died."""
+    failure = Failure(task.cell, WORKER_DIED)
+    RowStore(task.folder).fail(failure)
+    return failure
+
+
 def measure(task: Task) -> Row | Failure:
     """Run one stream through one adapter."""
     study, cell, store = task.study, task.cell, RowStore(task.folder)
@@ -278,7 +297,9 @@ def measure(task: Task) -> Row | Failure:
             arrays.domains[arrays.index(domain)], positions[order], study.batch_size
         )
         method = study.complete(cell.method, cell.options, trained)
-        adapter = RecipeAdapter(trained.network, method.recipe(), method=method.name, guard="off")
+        adapter = RecipeAdapter(
+            trained.network, method.recipe(), method=method.name, guard="off", seed=cell.seed
+        )
         row = Row(cell, evaluate(adapter, stream), environment())
     except (RuntimeError, ValueError, OSError, TypeError) as error:
         failure = Failure(cell, f"{type(error).__name__}: {error}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from driftnorm.data.atomic import write_atomically
+from driftnorm.data.processes import WORKER_DIED
 from driftnorm.data.reporting import Report, no_report
 from driftnorm.domains.algorithms import find_algorithm
 from driftnorm.domains.arrays import DomainArrays
@@ -131,7 +132,7 @@ class Sweep:
             for job in self.missing(folder, self.arrays())
         )
         in_time = takewhile(lambda task: task.seconds_left() > 0, tasks)
-        for _, ended in launcher(train_job, in_time, workers):
+        for _, ended in launcher(train_job, in_time, workers, give_up):
             yield ended
             if ended.reason == "interrupted":
                 return
@@ -210,14 +211,23 @@ def train_job(task: Task) -> Ended:
             task.sweep.arrays(), task.folder, more_seconds=None if math.isinf(left) else left
         )
     except Exception as error:  # whatever it is, the other jobs must not suffer from it
-        text = f"{type(error).__name__}: {error}"
-        task.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"job": task.job.label, "error": text}) + "\n")
-        return Ended(task.job, "failed", text)
+        return _failed(task, f"{type(error).__name__}: {error}")
     path.unlink(missing_ok=True)
     if outcome.reason == "interrupted" and parent_process() is not None:
         _told_to_stop.set()
     return Ended(task.job, outcome.reason)
+
+
+def give_up(task: Task) -> Ended:
+    """How a job ends whose process died; its checkpoints are kept."""
+    return _failed(task, WORKER_DIED)
+
+
+def _failed(task: Task, error: str) -> Ended:
+    task.folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"job": task.job.label, "error": error})
+    write_atomically(task.folder / FAILED, text + "\n")
+    return Ended(task.job, "failed", error)
 
 
 def estimated_seconds(jobs: Sequence[Job], arrays: DomainArrays) -> float:
@@ -235,10 +245,11 @@ def estimated_seconds(jobs: Sequence[Job], arrays: DomainArrays) -> float:
             measured = plan.timed(arrays)
             costs[kind] = Cost(measured.step / images, measured.image)
         parts = [
-            len(split.out) + (len(split.inner) if plan.every_split else 0)
+            len(part[: plan.evaluate_images])
             for split in arrays.splits(plan.trial_seed)
+            for part in ((split.out, split.inner) if plan.every_split else (split.out,))
         ]
-        evaluations = math.ceil(plan.steps / plan.evaluate_every)
+        evaluations = 1 + math.ceil((plan.steps - 1) / plan.evaluate_every)
         total += costs[kind].step * images * plan.steps
         total += costs[kind].image * sum(parts) * evaluations
     return total

@@ -8,40 +8,25 @@ and while it is unfinished ``resume.pt``. The model files describe themselves.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from driftnorm.domains.algorithm import Algorithm
 from driftnorm.domains.algorithms import find_algorithm
+from driftnorm.domains.algorithms.swad import SWAD
 from driftnorm.domains.arrays import DomainArrays
 from driftnorm.domains.network import BatchNormMode
-from driftnorm.domains.running import (
-    BEST,
-    HISTORY,
-    LAST,
-    SWAD_FILE,
-    Cost,
-    Outcome,
-    TrainingRun,
-)
+from driftnorm.domains.running import Cost, Outcome, TrainingRun
 from driftnorm.training.loop import Hooks
 
-__all__ = [
-    "BEST",
-    "HISTORY",
-    "LAST",
-    "SWAD_FILE",
-    "Cost",
-    "DomainTraining",
-    "Features",
-    "Outcome",
-    "Precision",
-]
+__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision"]
 
 Features: TypeAlias = Literal["trained", "fixed"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
-# Settings that are younger than the first runs; at these values they leave an identity as it was.
-_LATER = {"features": "trained", "evaluate_images": None, "precision": "float32"}
 
 
 @dataclass(frozen=True)
@@ -99,14 +84,24 @@ class DomainTraining:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        for name, kind in (("features", Features), ("precision", Precision)):
-            if getattr(self, name) not in get_args(kind):
+        for name, choices in (("features", Features), ("precision", Precision)):
+            if getattr(self, name) not in get_args(choices):
                 raise ValueError(
-                    f"`{name}` must be one of {get_args(kind)}, got {getattr(self, name)!r}."
+                    f"`{name}` must be one of {get_args(choices)}, got {getattr(self, name)!r}."
                 )
-        if self.evaluate_images is not None and self.evaluate_images < 1:
-            raise ValueError(f"`evaluate_images` must be positive, got {self.evaluate_images}.")
-        why = find_algorithm(self.algorithm).trains_features
+        for name in ("steps", "batch_size", "lr", "evaluate_every", "evaluate_images"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"`{name}` must be positive, got {value}.")
+        kind = find_algorithm(self.algorithm)
+        known = {*options_of(kind), *(options_of(SWAD) if self.swad else ())}
+        unknown = [name for name, _ in self.options if name not in known]
+        if unknown:
+            raise ValueError(
+                f"{self.algorithm} has no hyper-parameter `{unknown[0]}`; its own: "
+                f"{', '.join(sorted(known)) or 'none'}."
+            )
+        why = kind.trains_features
         if self.features == "fixed" and why is not None:
             raise ValueError(
                 f"{self.algorithm} cannot be trained on fixed features: {why}. Train them, or "
@@ -154,6 +149,30 @@ class DomainTraining:
 
     def identity(self, arrays: DomainArrays) -> dict[str, Any]:
         """What makes the run this run; where data and weights lie is not part of it."""
-        own = {**asdict(self), "weights": Path(self.weights).name if self.weights else None}
-        own = {k: v for k, v in own.items() if k not in _LATER or v != _LATER[k]}
-        return {**own, "data": arrays.name, "content": arrays.content}
+        own = {**asdict(self), "weights": self.weights and _named_by_content(self.weights)}
+        about = {"data": arrays.name, "content": arrays.content, "image_shape": arrays.image_shape}
+        return {**own, **about}
+
+    def split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The algorithm's own hyper-parameters, and SWAD's."""
+        names = options_of(SWAD) if self.swad else ()
+        chosen = dict(self.options)
+        of_swad = {name: chosen.pop(name) for name in names if name in chosen}
+        return chosen, of_swad
+
+
+def options_of(kind: type[Algorithm]) -> tuple[str, ...]:
+    """The names of an algorithm's own hyper-parameters."""
+    common = ("self", "network", "algorithm", "domains", "lr", "weight_decay")
+    return tuple(name for name in inspect.signature(kind).parameters if name not in common)
+
+
+def _named_by_content(weights: str) -> str:
+    """A file's name and the start of its hash; the name of a package as it is."""
+    path = Path(weights)
+    return f"{path.name}@{_digest(path, path.stat().st_mtime_ns)}" if path.is_file() else path.name
+
+
+@lru_cache
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]

@@ -20,7 +20,7 @@ import torch
 
 Problem = Literal[
     "empty", "html", "truncated", "damaged", "foreign", "pickled", "untrusted",
-    "architecture", "classes", "undescribed", "version",
+    "architecture", "classes", "values", "undescribed", "version",
 ]  # fmt: skip
 
 HTML_OPENINGS = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml")

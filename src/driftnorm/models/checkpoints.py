@@ -117,6 +117,13 @@ def fit_weights(
     real = {plain: original for original, plain in plain_names(inner.state_dict()).items()}
     skipped = _head_names(inner) if new_head else []
     state = {real[n]: t for n, t in weights.items() if n in real and real[n] not in skipped}
+    broken = [n for n, t in state.items() if t.is_floating_point() and not t.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "values",
+            f"{source} holds NaN or infinite values in {_quoted(broken)}: its training diverged, "
+            "or the file is damaged. Take an earlier checkpoint.",
+        )
     inner.load_state_dict(state, strict=False)
     if isinstance(network, Normalized):
         for key in {"mean", "std"} & (weights.keys() - real.keys()):

@@ -117,7 +117,8 @@ def _line(table: Table, row: int, slots: Mapping[str, int]) -> Markup:
         text = table.text(row, index)
         value = table.rows[row][index]
         if index == 0:
-            slot = slots.get(text)
+            # In other columns the same word may mean something else ("source" statistics).
+            slot = slots.get(text) if column.title == "method" else None
             swatch = (
                 None
                 if slot is None

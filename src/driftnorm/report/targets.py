@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from driftnorm.domains.selection import select_setting
@@ -28,7 +29,10 @@ def compared_rows(rows: Sequence[Row]) -> list[Row]:
     for row in filter(_is_domains, rows):
         cell = row.cell
         settings[cell.model, cell.method, cell.protocol.data, cell.protocol.batch_size].append(row)
-    chosen = [row for own in settings.values() for row in select_setting(own)]
+    chosen: list[Row] = []
+    for own in settings.values():
+        with suppress(MixedRowsError):  # validation is not finished: there is no setting to show
+            chosen += select_setting(own)
     targets = [
         Row(_compared(row), {**row.metrics, "note": _NOTE}, row.environment)
         for row in chosen

@@ -13,6 +13,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import NamedTuple
 
+from driftnorm.data.processes import WORKER_DIED
 from driftnorm.launch import Launcher, serial
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Cell, Failure, Row, RowStore
@@ -132,7 +133,7 @@ def _outcome(task: Task) -> Outcome:
 
 
 def _died(task: Task) -> Outcome:
-    return Outcome(task.left_out, [], "the worker process died, perhaps for lack of memory")
+    return Outcome(task.left_out, [], WORKER_DIED)
 
 
 def _make_pool(task: tuple[FineTuning, str]) -> None:

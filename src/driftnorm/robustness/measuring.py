@@ -16,7 +16,7 @@ from torch import Tensor
 
 from driftnorm.data.image_set import ImageSet
 from driftnorm.data.pictures import PictureSet
-from driftnorm.data.processes import end_if_stopped
+from driftnorm.data.processes import WORKER_DIED, end_if_stopped
 from driftnorm.data.scratch import scratch_folder
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
@@ -56,7 +56,7 @@ def give_up(task: Task) -> list[Row | Failure]:
     for cell in task.cells:
         row = store.get(cell)
         if row is None:
-            failure = Failure(cell, "the worker process died, perhaps for lack of memory")
+            failure = Failure(cell, WORKER_DIED)
             store.fail(failure)
             results.append(failure)
         else:

@@ -165,7 +165,9 @@ VIEWS = {
         tuple(setting.method for setting in HALF_TARGET),
         "target statistics in the first half of the layers",
     ),
-    "batch-size": View(batch_size_table, ("bn", "tent", "gprebn"), "error against batch size"),
+    "batch-size": View(
+        batch_size_table, ("bn", "bn:running=True", "tent", "gprebn"), "error against batch size"
+    ),
     "augmentation": View(augmentation_table, _MAIN, "networks trained with augmentation"),
     "imagenet": View(imagenet_table, _MAIN, "ImageNet-C: groups and mCE"),
     "claims": View(

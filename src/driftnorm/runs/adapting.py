@@ -29,6 +29,8 @@ from driftnorm.runs.summary import summarized
 
 __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 
+SAVE_SECONDS = 2.0  # of work that a kill may cost; writing a state takes about 15 ms
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -41,7 +43,7 @@ class Plan:
         settings: What the run is of, fit for JSON; a run goes on only with the same ones.
         batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
             no other image into another batch.
-        every: Batches between saved states.
+        every: Batches between saved states; None saves every two seconds.
         fresh: Start over, whatever is there.
     """
 
@@ -50,16 +52,15 @@ class Plan:
     classes: tuple[str, ...]
     settings: Mapping[str, Any]
     batch_size: int = 64
-    every: int = 20
+    every: int | None = None
     fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.out.suffix.lower() != ".csv":
             raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
-        for name in ("batch_size", "every"):
-            if getattr(self, name) < 1:
-                flag = name.replace("_", "-")
-                raise ValueError(f"`--{flag}` must be at least 1, got {getattr(self, name)}.")
+        for flag, value in (("--batch-size", self.batch_size), ("--every", self.every)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{flag}` must be at least 1, got {value}.")
 
     @property
     def folder(self) -> Path:
@@ -203,22 +204,24 @@ class _Session:
         """Returns whether all is done."""
         plan, state = self.plan, self.state
         begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
-        unsaved, stopped = 0, False
+        unsaved, saved_at, stopped = 0, begun, False
         items = self.inputs.stream(
             plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
         )
         with closing(items):
             while not stopped and (batch := [*islice(items, plan.batch_size)]):
                 entropy = self._predict(batch)
-                elapsed = time.perf_counter() - begun
+                now = time.perf_counter()
+                elapsed = now - begun
                 state.tally.seconds = spent + elapsed
                 speed = (state.position - first) / elapsed
                 on_batch(self._snapshot(speed, entropy))
                 unsaved += 1
                 stopped = should_stop()
-                if unsaved >= plan.every or stopped:
+                due = now - saved_at > SAVE_SECONDS if plan.every is None else unsaved >= plan.every
+                if due or stopped:
                     save_state(plan.state_file, state, self.adapter)
-                    unsaved = 0
+                    unsaved, saved_at = 0, now
         if unsaved:
             save_state(plan.state_file, state, self.adapter)
         return not stopped

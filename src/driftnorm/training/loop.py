@@ -138,6 +138,7 @@ class LoopSettings:
         budget_seconds: Stop when this much time is spent; None for no limit.
         checkpoint_seconds: Time between checkpoints.
         record_every: Steps between records.
+        first_record: The step of the first one; 0 leaves it to `record_every`.
     """
 
     seed: int = 0
@@ -145,12 +146,17 @@ class LoopSettings:
     budget_seconds: float | None = None
     checkpoint_seconds: float = 60.0
     record_every: int = 100
+    first_record: int = 0
 
     def __post_init__(self) -> None:
         for name in ("budget_seconds", "checkpoint_seconds", "record_every"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"`{name}` must be positive, got {value}.")
+
+    def records(self, step: int) -> bool:
+        """Whether a record follows the step, counted from 1."""
+        return step >= self.first_record and (step - self.first_record) % self.record_every == 0
 
 
 def train(
@@ -196,7 +202,7 @@ def train(
             losses = _one_step(state, source, step, progress, settings)
             progress.seconds = clock() - started
             hooks.on_step(progress, losses)
-            if progress.step % settings.record_every == 0 or progress.step == progress.steps:
+            if settings.records(progress.step) or progress.step == progress.steps:
                 _record(progress, {} if evaluate is None else evaluate(state))
                 hooks.on_record(progress.history[-1])
                 progress.seconds = clock() - started

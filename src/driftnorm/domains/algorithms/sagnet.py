@@ -131,13 +131,22 @@ class SagNet(Algorithm):
         }
         trained = {name: _parameters(state.optimizers[name]) for name in losses}
         # All gradients first: a step changes what the others' graphs were made with.
+        # The adversary's are asked for along with those of all features: of group norm's parameters
+        # alone, in the channels-last layout, torch 2.13 crashes.
+        asked = trained | {"adversary": [*self.network.featurizer.parameters()]}
         gradients = {
-            name: torch.autograd.grad(loss, trained[name], retain_graph=True, allow_unused=True)
+            name: dict(
+                zip(
+                    asked[name],
+                    torch.autograd.grad(loss, asked[name], retain_graph=True, allow_unused=True),
+                    strict=True,
+                )
+            )
             for name, loss in losses.items()
         }
         for name, own in trained.items():
-            for parameter, gradient in zip(own, gradients[name], strict=True):
-                parameter.grad = gradient
+            for parameter in own:
+                parameter.grad = gradients[name][parameter]
             if name == "adversary":
                 nn.utils.clip_grad_norm_(own, self.clip)
             state.optimizers[name].step()
