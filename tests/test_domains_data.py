@@ -511,6 +511,30 @@ def test_of_two_processes_one_makes_the_folder_and_the_other_waits(tmp_path) -> 
     assert [path.name for path in place.parent.iterdir()] == ["made"]
 
 
+UNGUARDED = """
+import sys
+from driftnorm.domains.cache import cached_arrays
+from driftnorm.domains.sets import open_domains
+
+cached_arrays(open_domains(sys.argv[1]), 8, folder=sys.argv[2], workers=2)
+"""
+
+
+def test_a_script_without_a_main_guard_is_told_and_does_not_hang(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    folder = own_set(tmp_path / "pets", each=2)
+    done = subprocess.run(
+        [sys.executable, script, folder, tmp_path / "c"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert 'under `if __name__ == "__main__":`' in done.stderr
+    assert [path.name for path in (tmp_path / "c" / "domains").iterdir()] == []
+
+
 def test_a_failing_maker_leaves_nothing(tmp_path) -> None:
     def fail(draft: Path) -> None:
         (draft / "part").touch()

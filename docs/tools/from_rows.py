@@ -14,6 +14,7 @@ import numpy as np
 
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_table
+from driftnorm.domains.comparing import network_of
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.metrics import paired_interval, unpack_bits
 from driftnorm.protocol import together
@@ -189,22 +190,22 @@ def claims() -> str:
 
 
 def domain_claims() -> str:
-    """The paper's claims about unseen domains, a table for each data set and batch size."""
+    """The paper's claims about unseen domains, a table a data set, network and batch size."""
     paths = sorted(set(ROWS.glob("domains-*.jsonl")) - {ROWS / "domains-trained.jsonl"})
     rows = [row for path in paths for row in load_rows(path)]
     view = DOMAIN_VIEWS["domains-claims"]
     made = []
-    for (data, size), own in groupby(sorted(rows, key=_kind), key=_kind):
+    for (data, network, size), own in groupby(sorted(rows, key=_kind), key=_kind):
         table = view.make(in_order([*own], view.methods))
-        made.append(f"{data}, batch {size}:\n\n{table.to_markdown()}")
+        made.append(f"{data}, {network}, batch {size}:\n\n{table.to_markdown()}")
     return "\n\n".join(made) or (
         "Not measured yet: there are no rows in `docs/rows/domains-*.jsonl`. "
         "`python benchmarks/evidence_domains.py` measures them."
     )
 
 
-def _kind(row: Row) -> tuple[str, int]:
-    return row.cell.protocol.data, row.cell.protocol.batch_size
+def _kind(row: Row) -> tuple[str, str, int]:
+    return row.cell.protocol.data, network_of(row), row.cell.protocol.batch_size
 
 
 def robustness() -> str:

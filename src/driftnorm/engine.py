@@ -257,7 +257,8 @@ class RecipeAdapter(Adapter):
             raise _Refused("the network's answer is not finite")
         answer, head = self._answer(output)
         proposed = [p for layer in self._layers.values() if (p := layer.pending) is not None]
-        if not is_finite([t for p in proposed for t in (p.mean, p.var)]):
+        # Put together first: a sum for each of them costs more than all numbers are worth.
+        if proposed and not is_finite([torch.cat([t for p in proposed for t in (p.mean, p.var)])]):
             raise _Refused("the batch makes the statistics of a layer non-finite")
         signals = read_signals(logits)
         self._look(call, logits, signals)

@@ -36,8 +36,7 @@ def check_input(x: object, network: nn.Module) -> Tensor:
             f"`x` must have a batch axis and a channel axis, got shape {tuple(x.shape)}; "
             f"for a single image use `x.unsqueeze(0)`."
         )
-    reads_integers = any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
-    if not x.is_floating_point() and not reads_integers:
+    if not x.is_floating_point() and not _reads_integers(network):
         raise TypeError(
             f"`x` must be floating point, got {x.dtype}; convert images with "
             f"`x.float() / 255` and normalise them as the network was trained."
@@ -49,6 +48,10 @@ def check_input(x: object, network: nn.Module) -> Tensor:
             f"move one of them: `x.to({str(home)!r})` or `adapter.to({str(x.device)!r})`."
         )
     return x
+
+
+def _reads_integers(network: nn.Module) -> bool:
+    return any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
 
 
 def own_tensor(value: object) -> object:

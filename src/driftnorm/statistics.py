@@ -98,7 +98,9 @@ def _average(tracked: Tracked, batch: Moments, weight: Tensor) -> Tracked:
 
 def _cumulative_weight(tracked: Tracked) -> Tensor:
     """Weight 1 / n, with n counted including this batch (eq. 9)."""
-    return (tracked.batches + 1).to(tracked.mean.dtype).reciprocal()
+    count, dtype = tracked.batches + 1, tracked.mean.dtype
+    # A whole number's reciprocal is of the default type: mostly the right one, and a call less.
+    return (count if dtype == torch.get_default_dtype() else count.to(dtype)).reciprocal()
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ __all__ = [
     "check_protocol_of_streams",
     "interval_text",
     "mean_text",
+    "network_of",
     "note_of",
     "of_target",
     "on_targets",
@@ -52,6 +53,11 @@ def trained_by(row: Row) -> tuple[str, int]:
     return found["algorithm"], int(found["trial"])
 
 
+def network_of(row: Row) -> str:
+    """Kind of a row's network: architecture, size of the images, how batch norm was trained."""
+    return _parts_of(row)["network"] or ""
+
+
 def _parts_of(row: Row) -> re.Match[str]:
     found = _MODEL.fullmatch(row.cell.model)
     if found is None:
@@ -65,7 +71,7 @@ def _check_networks(rows: Sequence[Row]) -> None:
     known: dict[tuple[str, str, int], str] = {}
     for row in rows:
         parts = _parts_of(row)
-        algorithm, kind = parts["algorithm"], str(parts["network"])
+        algorithm, kind = parts["algorithm"], network_of(row)
         if kinds.setdefault(algorithm, kind) != kind:
             raise MixedRowsError(
                 f"networks of two kinds, both trained by {algorithm}, cannot be mixed: "
@@ -207,7 +213,7 @@ def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must stand beside the numbers."""
     trials = sorted({trained_by(row)[1] for row in rows})
     protocol = text_of(row.cell.protocol for row in on_targets(rows))
-    networks = ", ".join(sorted({kind for row in rows if (kind := _parts_of(row)["network"])}))
+    networks = ", ".join(sorted({kind for row in rows if (kind := network_of(row))}))
     settings = {(row.cell.model, row.cell.method, row.cell.options) for row in rows}
     several = len(settings) > len({(model, method) for model, method, _ in settings})
     held_out = {row.cell.protocol.count for row in rows if row.cell.shift.endswith("/out")}

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import current_process
 from pathlib import Path
 
 from driftnorm.data.atomic import exclusive
@@ -47,9 +48,18 @@ def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> P
 
     Returns:
         The target.
+
+    Raises:
+        RuntimeError: A worker came here while it was starting: the script that started it has no
+            main guard, and would wait for it forever.
     """
     if target.is_dir():
         return target
+    if getattr(current_process(), "_inheriting", False):  # multiprocessing's own sign of it
+        raise RuntimeError(
+            "worker processes run a script's top level again, and this one makes a data set there: "
+            'put what your script does under `if __name__ == "__main__":`.'
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with _turn(target.with_name(f".{target.name}.lock"), progress):
         if target.is_dir():  # another process was just done with it
