@@ -6,12 +6,14 @@ import csv
 import json
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from driftnorm.cli.adapt import adapt
+from driftnorm.cli.network_flags import NetworkFlags
 from driftnorm.models import Preprocessing
 
 SIZE = 8
@@ -52,9 +54,12 @@ def make_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(home: Path, data: Path, out: str, **options: object) -> bytes:
     """The command, in this process; returns the CSV file."""
-    given = {"batch_size": 16, "every": 3, "quiet": True, "classes": home / "classes.json"}
-    given |= {"size": SIZE, "mean": [0.5] * 3, "std": [0.25] * 3, **options}
-    adapt(MODEL, data, out=home / out, **given)
+    given = {"batch_size": 16, "every": 3, "quiet": True, **options}
+    network = {"size": SIZE, "mean": [0.5] * 3, "std": [0.25] * 3, "classes": home / "classes.json"}
+    network |= {
+        each.name: given.pop(each.name) for each in fields(NetworkFlags) if each.name in given
+    }
+    adapt(MODEL, data, out=home / out, network=NetworkFlags(**network), **given)
     return (home / out).read_bytes()
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -18,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 import driftnorm
 from driftnorm.cli import app, main
+from driftnorm.cli.network_flags import NetworkFlags
 from driftnorm.cli.run import REPEATABLE, parse_config, run
 from driftnorm.data.digits import load_digits
 from driftnorm.models import build
@@ -145,7 +147,7 @@ def test_wrong_arguments_are_told(text: str, message: str, tmp_path: Path) -> No
 
 def value_for(hint: str) -> Any:
     """Something other than the default, by the words of the annotation."""
-    kinds: dict[str, Any] = {"list[int]": [1, 2], "list[float]": [0.5, -1e-4], "Numbers": [0.25]}
+    kinds: dict[str, Any] = {"list[int]": [1, 2], "list[float]": [0.5, -1e-4]}
     kinds |= {"list[Path]": [Path("a b"), Path("c")], "list[str]": ["x=1", "-y"]}
     kinds |= {"tuple[str": ("alpha=0.2", "beta=-1"), "float": 1e-5, "int": 7, "bool": True}
     kinds |= {"Path": Path("some where"), "str": "off"}
@@ -167,7 +169,9 @@ def test_every_argument_of_every_command_comes_back(command: str, tmp_path: Path
     assert function is not None
     parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
     given = {
-        name: False
+        name: NetworkFlags(**{f.name: value_for(str(f.type)) for f in fields(NetworkFlags)})
+        if hints[name] is NetworkFlags
+        else False
         if name in ("quiet", "as_json")
         else last_choice(hints[name]) or value_for(str(p.annotation))
         for name, p in parameters.items()

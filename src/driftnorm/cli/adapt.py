@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.devices import check_device
+from driftnorm.cli.network_flags import DEFAULTS, Shared
 from driftnorm.cli.progress import Bar
 from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import Policy
@@ -19,13 +19,12 @@ from driftnorm.inputs import Inputs, open_inputs, open_labels
 from driftnorm.method_spec import parse_method
 from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
 from driftnorm.runs.config import keep_config
-from driftnorm.runs.opening import open_model, save_adapted
+from driftnorm.runs.opening import save_adapted
 from driftnorm.runs.state import load_adapter, save_adapter
 from driftnorm.training.interrupts import stop_requests
 
 __all__ = ["adapt"]
 
-Numbers = Annotated[list[float] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Parameter(negative="")
 BAKED = ".safetensors"
 
@@ -37,22 +36,16 @@ def adapt(
     out: Path = Path("predictions.csv"),
     method: str = "gprebn",
     batch_size: int = 64,
-    weights: Path | None = None,
-    classes: Path | None = None,
-    mean: Numbers = None,
-    std: Numbers = None,
-    size: int | None = None,
+    network: Shared = DEFAULTS,
     labels: str | None = None,
     guard: Policy = "warn",
     load_state: Path | None = None,
     save_state: Path | None = None,
     bake: Path | None = None,
     every: int | None = None,
-    device: str = "cpu",
     fresh: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    trust: Annotated[bool, Flag] = False,
 ) -> None:
     """Predict on your own images while adapting to them; stopped, it goes on where it was.
 
@@ -71,16 +64,6 @@ def adapt(
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
         Images a batch.
-    weights
-        The model's weights.
-    classes
-        A text file with one class name a line, or a JSON list.
-    mean
-        Mean per channel, for images in [0, 1].
-    std
-        Standard deviation per channel.
-    size
-        Height and width of the network's input in pixels.
     labels
         Only to report accuracy: a CSV file with the columns name and label, an .npy of class
         numbers, the word folders (an image's first folder is its class), or the word own (the array
@@ -97,40 +80,37 @@ def adapt(
     every
         Batches between saved states; a killed run repeats at most so many. Without it a state is
         saved every two seconds.
-    device
-        Where to compute: cpu, cuda, mps.
     fresh
         Start over, whatever is there.
     quiet
         Print nothing but errors.
     as_json
         Print the run's record.
-    trust
-        Open files that can run code.
     """
     arguments = dict(locals())
-    where = check_device(device)
     _prepare_places(save_state, bake)
-    opened = open_model(
-        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
-    )
+    opened = network.open(model)
     if bake is not None and opened.architecture is None:
         raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
     inputs, spec = open_inputs(data), parse_method(method)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
-    network = opened.network.to(where)
     # With a seed, even a network that draws random numbers answers the same after a restart.
-    adapter = RecipeAdapter(network, spec.recipe(), method=spec.name, guard=guard, seed=0)
+    adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
-    given = {"weights": weights, "classes": classes, "labels": labels, "load_state": load_state}
+    given = {
+        "weights": network.weights,
+        "classes": network.classes,
+        "labels": labels,
+        "load_state": load_state,
+    }
     settings = {
         "model": model,
         "data": str(data.resolve()),
         "method": str(spec),
         "guard": guard,
         "batch_size": batch_size,
-        "device": device,
+        "device": network.device,
         "preprocessing": opened.preprocessing.to_mapping(),
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
@@ -139,7 +119,7 @@ def adapt(
     with Bar(console) as bar, stop_requests() as should_stop:
         outcome = adapt_stream(
             adapter,
-            network,
+            opened.network,
             inputs,
             plan,
             labels=truth,

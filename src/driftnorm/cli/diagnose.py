@@ -9,15 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.devices import check_device
 from driftnorm.cli.fitting import fitted
+from driftnorm.cli.network_flags import DEFAULTS, Shared
 from driftnorm.cli.progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
 from driftnorm.diagnosis.sampling import SampledBatches
 from driftnorm.diagnosis.trial import METHODS, Batch
 from driftnorm.inputs import open_inputs, open_labels
-from driftnorm.runs.opening import open_model
 
 __all__ = ["diagnose"]
 
@@ -34,17 +33,11 @@ def diagnose(
     model: str,
     data: Path,
     *,
-    weights: Path | None = None,
+    network: Shared = DEFAULTS,
     labels: str | None = None,
     methods: Annotated[list[str] | None, Many, Tried] = None,
     batch_size: int = 64,
     limit: int = 1280,
-    classes: Path | None = None,
-    mean: Annotated[list[float] | None, Many] = None,
-    std: Annotated[list[float] | None, Many] = None,
-    size: int | None = None,
-    device: str = "cpu",
-    trust: Annotated[bool, Flag] = False,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -58,8 +51,6 @@ def diagnose(
     data
         A folder of pictures (and folders in it), a text file with one path a line, an .npy or .npz
         array, or a .tar of pictures.
-    weights
-        The model's weights.
     labels
         To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
         numbers, the word folders (an image's first folder is its class), or the word own (the array
@@ -68,27 +59,12 @@ def diagnose(
         Images a batch; as you would adapt.
     limit
         Look at so many images, in whole batches from all over the data.
-    classes
-        A text file with one class name a line, or a JSON list.
-    mean
-        Mean per channel, for images in [0, 1].
-    std
-        Standard deviation per channel.
-    size
-        Height and width of the network's input in pixels.
-    device
-        Where to compute: cpu, cuda, mps.
-    trust
-        Open files that can run code.
     quiet
         Print the verdict alone.
     as_json
         Print everything as JSON.
     """
-    where = check_device(device)
-    opened = open_model(
-        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
-    )
+    opened = network.open(model)
     inputs = open_inputs(data)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     batches = SampledBatches(
@@ -97,8 +73,8 @@ def diagnose(
     aside = Console(stderr=True)
     with Bar(aside) as bar:
         found = diagnose_network(
-            opened.network.to(where),
-            _shown(batches, bar, where),
+            opened.network,
+            _shown(batches, bar, network.device),
             methods=methods or METHODS,
             most_batches=limit // batch_size,
             folders=batches.folders,

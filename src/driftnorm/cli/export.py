@@ -17,19 +17,19 @@ from rich.console import Console
 from torch import Tensor
 
 from driftnorm.adapter import DriftnormWarning
+from driftnorm.cli.network_flags import DEFAULTS, Shared
 from driftnorm.cli.progress import Bar
 from driftnorm.diagnosis.sampling import SampledBatches
 from driftnorm.engine import RecipeAdapter
 from driftnorm.inputs import open_inputs
 from driftnorm.method_spec import parse_method
 from driftnorm.models import open_checkpoint
-from driftnorm.runs.opening import OpenedModel, open_model, save_adapted
+from driftnorm.runs.opening import OpenedModel, save_adapted
 from driftnorm.runs.state import load_adapter
 
 __all__ = ["export"]
 
 Form = Literal["safetensors", "torch-export", "onnx"]
-Many = Parameter(consume_multiple=True, negative="")
 Flag = Parameter(negative="")
 SUFFIXES: dict[str, Form] = {
     ".safetensors": "safetensors",
@@ -54,12 +54,7 @@ def export(
     batch_size: int = 64,
     limit: int | None = None,
     tolerance: float = 1e-3,
-    weights: Path | None = None,
-    classes: Path | None = None,
-    mean: Annotated[list[float] | None, Many] = None,
-    std: Annotated[list[float] | None, Many] = None,
-    size: int | None = None,
-    trust: Annotated[bool, Flag] = False,
+    network: Shared = DEFAULTS,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -87,18 +82,6 @@ def export(
         Adapt to so many images, in whole batches from all over the data; default: to all.
     tolerance
         Largest difference of the logits that is accepted, as a share of their size.
-    weights
-        The model's weights.
-    classes
-        A text file with one class name a line, or a JSON list.
-    mean
-        Mean per channel, for images in [0, 1].
-    std
-        Standard deviation per channel.
-    size
-        Height and width of the network's input in pixels.
-    trust
-        Open files that can run code.
     quiet
         Print nothing but errors.
     as_json
@@ -107,9 +90,7 @@ def export(
     chosen = form or _form_of(out)
     if data is None and state is None:
         raise ValueError("give `--data` to adapt to, or `--state` of an earlier run.")
-    opened = open_model(
-        model, weights=weights, classes=classes, mean=mean, std=std, size=size, trust=trust
-    )
+    opened = network.open(model)
     _check_form(chosen, opened)
     spec = parse_method(method)
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
@@ -125,8 +106,8 @@ def export(
             batches = SampledBatches(
                 open_inputs(data), opened.preprocessing, batch_size=size, limit=most
             )
-            example = _seen(batches, bar, adapter if state is None else None)
-        adapter.freeze()
+            example = _seen(batches, bar, network.device, adapter if state is None else None)
+        adapter.freeze().to("cpu")  # where files are written and compared
         out.parent.mkdir(parents=True, exist_ok=True)
         bar("writing", 0, None)
         difference = _WRITERS[chosen](adapter, out, example, tolerance, opened)
@@ -165,7 +146,9 @@ def _random_images(size: int) -> Tensor:
     return torch.rand(8, 3, size, size, generator=torch.Generator().manual_seed(0))
 
 
-def _seen(batches: SampledBatches, bar: Bar, adapter: RecipeAdapter | None = None) -> Tensor:
+def _seen(
+    batches: SampledBatches, bar: Bar, device: str, adapter: RecipeAdapter | None = None
+) -> Tensor:
     """Shows the images to the adapter, if one is given; returns the first ones."""
     kept: list[Tensor] = []
     for done, (images, _) in enumerate(batches):
@@ -173,7 +156,7 @@ def _seen(batches: SampledBatches, bar: Bar, adapter: RecipeAdapter | None = Non
         if sum(map(len, kept)) < CHECKED_IMAGES:
             kept.append(images)
         if adapter is not None:
-            adapter(images)
+            adapter(images.to(device))
     if not kept:
         name, reason = batches.unreadable[0]
         raise ValueError(f"none of the images could be read; the first, {name!r}: {reason}.")

@@ -72,8 +72,10 @@ def _words(path: Path, kept: Config, changes: Sequence[str]) -> list[str]:
     _, apps, _ = app.parse_commands(kept.command.split())
     flags: dict[str, str] = {}
     for argument in apps[-1].assemble_argument_collection():
-        flag = next(name for name in argument.names if name.startswith("--"))
-        flags |= {argument.field_info.name: flag, _key(flag): flag}
+        # What only holds flags that several commands share is none itself.
+        flag = next((name for name in argument.names if name.startswith("--")), None)
+        if flag is not None:
+            flags |= {argument.field_info.name: flag, _key(flag): flag}
     given = {_key(name): value for name, value in kept.arguments.items()}
     check_keys(path, given, flags, f"argument of `{kept.command}`")
     changed = {flags.get(_key(word)) for word in changes if word.startswith("--")}

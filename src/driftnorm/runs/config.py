@@ -6,7 +6,8 @@ value, ``1e-3`` is not a number, ``2026-01-01`` is a date) change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
     content = {
         "driftnorm": __version__,
         "command": command,
-        "arguments": {n: _plain(v) for n, v in arguments.items() if n not in _TALK},
+        "arguments": {n: _plain(v) for n, v in _flags(arguments) if n not in _TALK},
     }
     text = _HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,6 +71,15 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
         path = folder / f"config-{number}.yaml"
     write_atomically(path, text)
     return path
+
+
+def _flags(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Name and value of every flag; one argument can hold those that several commands share."""
+    for name, value in arguments.items():
+        if is_dataclass(value):
+            yield from ((each.name, getattr(value, each.name)) for each in fields(value))
+        else:
+            yield name, value
 
 
 def _plain(value: Any) -> Any:
