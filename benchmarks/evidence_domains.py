@@ -109,7 +109,7 @@ def train_digits(arguments: argparse.Namespace) -> None:
                     evaluate_images=arguments.evaluate_images,
                     every_split=True,
                 )
-                place = RUNS / f"digits-{backbone}-{algorithm}-{target}"
+                place = RUNS / f"digits-{backbone}-{algorithm}-{target}-b{plan.batch_size}"
                 train(plan, f"rotated-mnist:{arguments.data}", 28, place)
 
 

@@ -54,6 +54,7 @@ def test_quiet_commands_print_nothing(
     [
         ("adapt", "resnet20", "{data}", "--weights", "{weights}", "--out", "{home}/a.csv"),
         ("diagnose", "resnet20", "{data}", "--weights", "{weights}"),
+        ("export", "resnet20", "{home}/e.onnx", "--data", "{data}", "--weights", "{weights}"),
         ("train", "robust", "--recipe", "cutout", "--data", "{data}", "--out", "{home}/t"),
     ],
 )
