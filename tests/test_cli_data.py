@@ -7,15 +7,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_files import CONTENT, toy_archive, toy_dataset, tree, write_cifar_c, write_npz
+from data_files import (
+    CONTENT,
+    toy_archive,
+    toy_dataset,
+    tree,
+    write_cifar_c,
+    write_npz,
+    write_pictures,
+)
 from rich.console import Console
 
 from driftnorm.cli.corrupt import corrupt
-from driftnorm.cli.data import app
+from driftnorm.cli.data import app, check
 from driftnorm.cli.progress import Bar
+from driftnorm.cli.train_domains import train_domains
 from driftnorm.data.cifar_c import load_cifar_c
 from driftnorm.data.image_set import DataError
 from driftnorm.data.sources import DATASETS
+from driftnorm.domains.known import KNOWN_SETS
 
 
 @pytest.fixture
@@ -84,6 +94,92 @@ def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
     with pytest.raises(SystemExit):
         run("check", "imagenet-c", ".")
     assert "holds no corruption such as fog/5" in capsys.readouterr().out
+
+
+def run_in_vain(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run(*arguments)
+    assert stopped.value.code == 1
+
+
+def domain_folder(folder: Path, domains: tuple[str, ...], classes: tuple[str, ...]) -> Path:
+    names = [f"{domain}/{name}/{n}.png" for domain in domains for name in classes for n in range(5)]
+    write_pictures(folder, dict.fromkeys(names, (32, 32)))
+    return folder
+
+
+def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
+    domain_folder(toy / "mine", ("photo", "sketch", "clipart"), ("cat", "dog"))
+    run("check", "domains", "mine")
+    assert capsys.readouterr().out.splitlines() == [
+        "mine in mine",
+        "  clipart: 10 pictures (cat 5, dog 5)",
+        "  photo: 10 pictures (cat 5, dog 5)",
+        "  sketch: 10 pictures (cat 5, dog 5)",
+        "mine is a sound set of domains.",
+    ]
+    run("check", "own", "mine", "--quiet")
+    assert capsys.readouterr().out == ""
+    small = {"backbone": "resnet18", "batch_norm": "trained", "size": 32, "batch_size": 2}
+    for number, data in enumerate(("mine", "own:mine")):
+        out = toy / str(number)
+        train_domains(data=data, test_domain=["photo"], steps=1, out=out, cache="cache", **small)
+        assert (out / "last.safetensors").is_file()
+    capsys.readouterr()
+    (toy / "mine" / "photo" / "notes.txt").write_text("")
+    run_in_vain("check", "domains", "mine")
+    assert capsys.readouterr().out.splitlines()[4:] == [
+        "stray: photo/notes.txt (no picture)",
+        "mine is not a sound set of domains: 1 problem.",
+    ]
+
+
+def test_a_part_of_pacs_is_told_from_pacs(toy, capsys) -> None:
+    known = KNOWN_SETS["pacs"]
+    domain_folder(toy / "PACS", known.domains, known.classes)
+    run_in_vain("check", "domains", "PACS")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "PACS in PACS, not as published"
+    assert shown[5] == "missing: art_painting/dog (expected 379 pictures, found 5)"
+    assert shown[-1].startswith(
+        "PACS is not a sound PACS: 28 problems. It is not PACS as published; "
+    )
+    assert "`driftnorm data check own PACS`, and `--data own:PACS`" in shown[-1]
+    run("check", "own", "PACS")
+    assert capsys.readouterr().out.endswith("PACS is a sound set of domains.\n")
+    (toy / "PACS" / "photo").rename(toy / "elsewhere")
+    for name in ("domains", "pacs"):
+        run_in_vain("check", name, "PACS")
+        shown = capsys.readouterr().out.splitlines()
+        assert "missing: photo (a domain of PACS)" in shown
+        assert "1 problem. It was taken for PACS. If it is a set of your own: " in shown[-1]
+
+
+def test_digit_sets_are_checked_as_their_mnist_files(toy, capsys, monkeypatch) -> None:
+    monkeypatch.setitem(DATASETS, "mnist", toy_dataset())
+    run("get", "toy", "--from", "toy.tar", "--to", "m", "--quiet")
+    for name in ("rotated-mnist", "RotatedMNIST", "rotated_mnist"):
+        run("check", name, "m")
+        assert capsys.readouterr().out == "m is a sound MNIST for rotated-mnist.\n"
+    (toy / "m" / "first.bin").unlink()
+    run_in_vain("check", "colored-mnist", "m")
+    assert capsys.readouterr().out.splitlines() == [
+        "missing: first.bin",
+        "m is not a sound MNIST for colored-mnist: 1 problem.",
+    ]
+
+
+def test_check_lists_every_name_it_takes(toy) -> None:
+    (toy / "data").mkdir()
+    with pytest.raises(ValueError, match=r"got 'rotatd-mnist'\. Did you mean 'rotated-mnist'"):
+        check("rotatd-mnist", toy)
+    with pytest.raises(ValueError, match=r"`name` must be one of .*; got 'xyz'\.$") as refused:
+        check("xyz", toy)
+    names = str(refused.value).removeprefix("`name` must be one of ").partition(";")[0].split(", ")
+    assert set(names) >= {"cifar-10", "mnist", "toy", "rotated-mnist", "PACS", "domains", "own"}
+    for name in names:  # each is taken, and finds nothing here
+        with pytest.raises((SystemExit, DataError)):
+            check(name, toy / "data")
 
 
 def test_corrupt(tmp_path, capsys, monkeypatch) -> None:

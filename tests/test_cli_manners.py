@@ -13,6 +13,7 @@ from data_files import toy_archive, toy_dataset, write_npz
 from made_rows import made_rows
 from safetensors.torch import save_file
 
+import driftnorm
 from driftnorm.cli import app, main
 from driftnorm.data.sources import DATASETS
 from driftnorm.models import build
@@ -91,3 +92,19 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_as_a_module() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "driftnorm", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == driftnorm.__version__
+
+
+def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
+    np.savez(tmp_path / "x.npz", images=np.zeros((4, 32, 32, 3), np.uint8))
+    for words in (["no.safetensors"], ["resnet20", "--weights", "no.safetensors"]):
+        with pytest.raises(FileNotFoundError, match=r"must name a file, but no\.safetensors is"):
+            app(["diagnose", words[0], str(tmp_path / "x.npz"), *words[1:]])
+    with pytest.raises(ValueError, match="pickle:loads must build a network when called without"):
+        app(["diagnose", "pickle:loads", str(tmp_path / "x.npz")])

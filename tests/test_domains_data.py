@@ -22,9 +22,12 @@ from driftnorm.domains.cache import DESCRIPTION_FILE, PIXELS_FILE, cached_arrays
 from driftnorm.domains.check import check_domains
 from driftnorm.domains.digits import ANGLES, COLOR_FLIPS, colored_mnist, rotated_mnist
 from driftnorm.domains.known import KNOWN_SETS
+from driftnorm.domains.opening import open_arrays
+from driftnorm.domains.plans import PlanOptions
 from driftnorm.domains.sets import open_domains
 from driftnorm.domains.splits import seed_hash, split_domain
 from driftnorm.domains.storage import cache_folder, made_once
+from driftnorm.domains.survey import survey_folder
 from driftnorm.training.batches import random_numbers
 
 PACS, VLCS, TERRA = KNOWN_SETS["pacs"], KNOWN_SETS["vlcs"], KNOWN_SETS["terraincognita"]
@@ -254,9 +257,86 @@ def test_which_set_is_meant_can_be_said(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"`name` must be one of PACS, .*own; got 'PACKS'. Did"):
         open_domains(tmp_path, "PACKS")
     two = empty_files(tmp_path / "mine", {d: {"dog": 1} for d in ("photo", "sketch")})
-    with pytest.raises(DataError, match="missing: art_painting"):
+    with pytest.raises(DataError, match=f"missing: art_painting.*no PACS.*say own:{two}"):
         open_domains(two)
     assert open_domains(two, "own").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("domains", "classes"),
+    [
+        (("photo", "sketch", "clipart"), ("cat", "dog")),
+        (PACS.domains, ("bus", "car", "dog", "person", "tram")),
+        (("Art", "Clipart", "Product"), ("cat", "dog")),
+        (("location_38", "location_46"), ("day", "night")),
+    ],
+)
+def test_names_of_domains_alone_make_no_published_set(tmp_path, domains, classes) -> None:
+    folder = empty_files(tmp_path / "mine", {d: dict.fromkeys(classes, 1) for d in domains})
+    for place in (folder, tmp_path):
+        opened = open_domains(place)
+        assert (opened.name, opened.classes, opened.note) == ("mine", classes, "")
+        assert [domain.name for domain in opened.domains] == sorted(domains)
+
+
+def test_a_published_set_that_lost_much_is_still_recognised(tmp_path) -> None:
+    counts = {d: dict.fromkeys(PACS.classes[2:], 1) for d in PACS.domains[:2]}
+    folder = empty_files(tmp_path / "lost", counts)
+    (folder / "cartoon" / "notes").mkdir()
+    kinds = {(p.kind, p.name) for p in survey_folder(folder).faults}
+    assert {("missing", name) for name in ("photo", "sketch", "cartoon/dog")} <= kinds
+    assert ("stray", "cartoon/notes") in kinds
+
+
+def test_an_own_set_does_not_pass_for_the_published_one_whose_name_it_has(tmp_path) -> None:
+    folder = empty_files(tmp_path / "PACS", few(PACS))
+    assert open_domains(folder).note.startswith("not PACS as published: ")
+    taken = open_domains(folder, "own")
+    assert (taken.name, taken.version, taken.note) == ("own-PACS", None, "")
+    other = empty_files(tmp_path / "x" / "office_home", {d: {"a": 1, "b": 1} for d in "pq"})
+    assert open_domains(other).name == "own-office_home"
+
+
+# --- by one word --------------------------------------------------------------------------------
+
+
+def test_own_data_by_one_word(tmp_path) -> None:
+    folder, cache = own_set(tmp_path / "mine", ("photo", "sketch", "clipart")), str(tmp_path / "c")
+    for word in (str(folder), f"own:{folder}", f"Own:{folder}"):
+        arrays = open_arrays(word, 8, cache)
+        assert (arrays.name, arrays.classes) == ("mine", ("cat", "dog"))
+    write_pictures(
+        tmp_path / "p", {f"{d}/{c}/0.png": (8, 8) for d in PACS.domains for c in PACS.classes}
+    )
+    assert open_arrays(f"own:{tmp_path / 'p'}", 8, cache).name == "p"
+    assert open_arrays(str(tmp_path / "p"), 8, cache).note.startswith("not PACS as published")
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "channels"),
+    [
+        *((word, "RotatedMNIST", 1) for word in ("rotated-mnist", "rotated_mnist", "RotatedMNIST")),
+        *((word, "ColoredMNIST", 2) for word in ("colored-mnist", "Colored_MNIST", "ColoredMNIST")),
+    ],
+)
+def test_digits_by_one_word_in_any_spelling(mnist, word, name, channels) -> None:
+    arrays = open_arrays(f"{word}:{mnist[0]}", 8)
+    assert (arrays.name, arrays.image_shape[0]) == (name, channels)
+    assert PlanOptions(f"{word}:x").plan("erm", ["0"]).backbone == "mnist-gn"
+
+
+def test_words_that_name_no_data(tmp_path) -> None:
+    expected = "one of rotated-mnist:FOLDER, colored-mnist:FOLDER, own:FOLDER; "
+    for word, hint in (
+        ("rotatd-mnist:x", r"\. Did you mean 'rotated-mnist'\?$"),
+        ("own:", r"\.$"),
+        ("rotated-mnist", r"\.$"),
+        (str(tmp_path / "none"), r"\.$"),
+    ):
+        with pytest.raises(FileNotFoundError, match=f"{expected}'{word}' is not there{hint}"):
+            open_arrays(word, 8)
+    with pytest.raises(FileNotFoundError, match=r"none is not there: expected a folder or a tar"):
+        open_arrays(f"own:{tmp_path / 'none'}", 8)
 
 
 # --- archives -----------------------------------------------------------------------------------
@@ -379,7 +459,7 @@ def test_the_cache_is_made_once_and_again_when_something_changed(tmp_path) -> No
             side,
             folder=tmp_path / "c",
             workers=1,
-            progress=lambda text, done, total: built.append(done) if done == 0 else None,
+            progress=lambda *told: built.append(told) if told[:2] == ("decoding", 0) else None,
         )
 
     first = arrays()
@@ -392,15 +472,19 @@ def test_the_cache_is_made_once_and_again_when_something_changed(tmp_path) -> No
     assert len(built) == 2, "a folder may be moved"
     changed = folder / "day" / "cat" / "000.png"
     content, state = changed.read_bytes(), changed.stat()
-    changed.write_bytes(content)  # the same bytes at another time: decoded again, content the same
+    changed.write_bytes(content)
     os.utime(changed, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
-    assert arrays().content == first.content
-    assert len(built) == 3
+    again = arrays()
+    assert again.content == first.content
+    assert np.array_equal(again.domains[0].images, first.domains[0].images)
+    assert len(built) == 2, "the same bytes at another time, as of a copied folder, share pixels"
+    places = (tmp_path / "c" / "domains").glob("pets-8px-*")
+    assert len({(place / PIXELS_FILE).stat().st_ino for place in places}) == 1
     with Image.open(changed) as picture:
         picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(changed)
     second = arrays()
     assert second.content != first.content
-    assert len(built) == 4
+    assert len(built) == 3
     # Another picture of the same size and date, as archives may have it, is another picture.
     changed = folder / "day" / "cat" / "000.png"
     state, other = changed.stat(), changed.with_name("other.png")

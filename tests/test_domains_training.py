@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from tinted import SIDE, make_domains, plan
 
 import driftnorm
 from driftnorm.domains.algorithms import ALGORITHMS, find_algorithm
-from driftnorm.domains.files import BEST, LAST, SWAD_FILE
+from driftnorm.domains.files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.domains.grids import ABLATIONS, MAIN, settings_of
 from driftnorm.domains.hparams import random_hparams
 from driftnorm.domains.opening import open_arrays
@@ -34,6 +35,7 @@ from driftnorm.domains.views import domains_ablation_table, domains_table
 from driftnorm.launch import LAUNCHERS
 from driftnorm.method_spec import parse_method
 from driftnorm.models import build
+from driftnorm.models.saved import facts_in
 from driftnorm.protocol import Protocol
 from driftnorm.records import Cell, Failure, Row, RowStore
 from driftnorm.robustness.comparing import MixedRowsError, in_order
@@ -136,9 +138,11 @@ def test_swads_own_options(folder: Path, cache: str, tmp_path: Path) -> None:
     arrays = open_arrays(str(folder), SIDE, cache)
     asked = PlanOptions("rotated-mnist:x").plan("swad", ["red"], settings=[("count_twice", True)])
     assert asked.split_options() == ({}, {"count_twice": True})
-    vlcs = PlanOptions("data/VLCS").plan("swad", ["SUN09"])
+    options = PlanOptions("data/pictures", weights="w.safetensors")
+    vlcs = options.plan("swad", ["SUN09"], data_name="VLCS")
     assert (vlcs.evaluate_every, vlcs.split_options()[1]) == (50, {"tolerance_ratio": 0.2})
-    assert PlanOptions("data/VLCS").plan("erm", ["SUN09"]).evaluate_every == 300
+    assert options.plan("erm", ["SUN09"], data_name="VLCS").evaluate_every == 300
+    assert options.plan("swad", ["sketch"], data_name="PACS").evaluate_every == 100
     runs = [
         plan(swad=True, steps=12, evaluate_every=1, options=options).run(arrays, tmp_path / name)
         for name, options in (("once", ()), ("twice", (("count_twice", True),)))
@@ -183,6 +187,82 @@ def test_zero_is_not_the_default() -> None:
     for name in ("steps", "batch_size", "learning_rate", "evaluate_every", "evaluate_images"):
         with pytest.raises(ValueError, match="must be positive, got 0"):
             PlanOptions("data", **{name: 0}).plan("erm", ["red"])
+
+
+def test_defaults_that_keep_statistics_need_some() -> None:
+    for options in ({}, {"batch_norm": "frozen", "features": "fixed"}):
+        with pytest.raises(ValueError, match="`--weights` must name pre-trained weights"):
+            PlanOptions("data", **options).plan("erm", ["red"])
+    assert PlanOptions("data", batch_norm="trained").plan("erm", ["red"]).weights is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (("batch_size", "abc"), "`batch_size` must be a whole number, got 'abc'"),
+        (("lr", "fast"), "`lr` must be a number, got 'fast'"),
+    ],
+)
+def test_hyper_parameters_that_are_no_numbers(setting: tuple[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PlanOptions("rotated-mnist:x").plan("erm", ["0"], settings=[setting])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "setting", "message"),
+    [
+        ("mmd", ("gamma", "abc"), "`gamma` must be a number, got 'abc'"),
+        ("irm", ("anneal_steps", 1.5), "`anneal_steps` must be a whole number, got 1.5"),
+    ],
+)
+def test_algorithms_own_that_are_no_numbers(
+    algorithm: str,
+    setting: tuple[str, object],
+    message: str,
+    folder: Path,
+    cache: str,
+    tmp_path: Path,
+) -> None:
+    began = []
+    arrays = open_arrays(str(folder), SIDE, cache)
+    with pytest.raises(ValueError, match=message):
+        plan(algorithm=algorithm, options=(setting,)).run(
+            arrays, tmp_path / "run", on_begin=lambda: began.append(1)
+        )
+    assert not began
+    assert not (tmp_path / "run").exists()
+
+
+def test_domains_are_named_once_and_trials_counted_from_zero() -> None:
+    with pytest.raises(ValueError, match="must name each domain once, got red, red"):
+        plan(test_domains=("red", "red"))
+    with pytest.raises(ValueError, match="`trial_seed` must be at least 0, got -1"):
+        plan(trial_seed=-1)
+
+
+def test_weights_that_saw_the_target(folder: Path, cache: str, tmp_path: Path) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    plan(test_domains=("red",), steps=1).run(arrays, tmp_path / "first")
+    weights = str(tmp_path / "first" / LAST)
+    with pytest.raises(ValueError, match=r"was trained on blue of stripes\d*, which would"):
+        plan(test_domains=("blue",), weights=weights).run(arrays, tmp_path / "second")
+    plan(test_domains=("red",), weights=weights, steps=1).run(arrays, tmp_path / "second")
+
+
+def test_files_tell_their_own_validation(folder: Path, cache: str, tmp_path: Path) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    plan(swad=True, steps=12, evaluate_every=1).run(arrays, tmp_path / "swad")
+    kept = json.loads((tmp_path / "swad" / HISTORY).read_text())
+    told = {name: facts_in(tmp_path / "swad" / name)["validation"] for name in (SWAD_FILE, LAST)}
+    assert told == {
+        SWAD_FILE: kept["averaged"]["validation"],
+        LAST: kept["history"][-1]["validation"],
+    }
+    seen = plan(steps=12, evaluate_every=5).run(arrays, tmp_path / "short", budget_seconds=1e-9)
+    assert seen.reason == "budget"
+    last = seen.history[-1] if seen.history else {"step": -1}
+    own = facts_in(tmp_path / "short" / LAST)["validation"]
+    assert own == (last["validation"] if last["step"] == seen.steps else None)
 
 
 def test_dropout_is_drawn_for_digits_and_not_used() -> None:

@@ -13,8 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_rows import ADAM, ALL_STREAMS, made_row, made_rows
+from rich.console import Console
 
-from driftnorm.records import Row, save_rows
+from driftnorm.cli import app
+from driftnorm.cli.fitting import print_table
+from driftnorm.records import Row, load_rows, save_rows
 from driftnorm.robustness.ablations import ABLATION, HALF_TARGET, INTRO, TENT_ON_SOURCE, Setting
 from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, shifts_of
 from driftnorm.robustness.networks import FINE_TUNED, tuning_of
@@ -352,3 +355,46 @@ def test_the_command_puts_files_together(tmp_path: Path) -> None:
         ("tent", pytest.approx(20)),
         ("bn", pytest.approx(40)),
     ]
+
+
+def mixed_folder(folder: Path) -> Path:
+    """A summary over all severities beside an ablation at one, as a run of both leaves them."""
+    main = made_rows(dict.fromkeys(VIEWS["summary"].methods, 0.2), ALL_STREAMS)
+    ablation = {s.method for s in ABLATION} - {row.cell.method for row in main}
+    save_rows([*main, *made_rows(dict.fromkeys(ablation, 0.3), SEVEREST)], folder / "rows.jsonl")
+    return folder / "rows.jsonl"
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    app(["table", *map(str, words)], result_action="return_value")
+    return capsys.readouterr().out
+
+
+def test_a_table_takes_what_it_is_about_and_says_what_it_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = mixed_folder(tmp_path)
+    summary = shown(capsys, "summary", rows, "--form", "csv")
+    assert "severities 1 to 5" in summary
+    assert "Left out, for they met other streams: bn:running=True," in summary
+    ablation = shown(capsys, "ablation", rows, "--form", "csv")
+    assert "Only severity 5, which all methods met; left out: severity 1 2 3 4." in ablation
+    assert "The paper's 17.7 and 42.1 seem to be of severity 5." in ablation
+    unfinished = [row for row in load_rows(rows) if row.cell.method != "tent"]
+    unfinished += made_rows({"tent": 0.2}, [s for s in ALL_STREAMS if s != ("fog", 5)])
+    save_rows(unfinished, rows)
+    for name in ("summary", "ablation"):
+        with pytest.raises(MixedRowsError, match=r"lacks .* of 75 streams, such as .* at"):
+            app(["table", name, str(rows)], result_action="return_value")
+
+
+def test_no_number_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = mixed_folder(tmp_path)
+    piped = shown(capsys, "ablation", rows)
+    assert "…" not in piped
+    assert "error minus tent's, 95 %" in " ".join(piped.split())
+    narrow = Console(file=io.StringIO(), force_terminal=True, width=60)
+    print_table(
+        narrow, VIEWS["ablation"].make([r for r in load_rows(rows) if r.cell.severity == 5])
+    )
+    assert "…" not in narrow.file.getvalue()  # type: ignore[attr-defined]

@@ -1,11 +1,24 @@
-"""Did you mean ...? For error messages about names."""
+"""Names as people write them: in any spelling, or nearly right."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["nearest"]
+__all__ = ["find_name", "nearest"]
+
+
+def find_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is meant: case, dashes and underscores do not matter.
+
+    >>> find_name("Rotated_MNIST", ["mnist", "rotated-mnist"])
+    'rotated-mnist'
+    """
+    return next((each for each in known if _letters(each) == _letters(name)), None)
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> str:

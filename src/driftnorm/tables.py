@@ -86,7 +86,8 @@ class Table:
         )
         for index, column in enumerate(self.columns):
             justify = column.align if index else "left"
-            table.add_column(escape(column.title), justify=justify, no_wrap=not index)
+            # Too narrow a terminal breaks cells into lines; it never cuts numbers off.
+            table.add_column(escape(column.title), justify=justify, overflow="fold")
         for row in range(len(self.rows)):
             table.add_row(
                 *(

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from driftnorm.cli.fitting import print_table
 from driftnorm.cli.talking import AsJson, Quiet
 from driftnorm.records import Row
 from driftnorm.robustness.comparing import MixedRowsError
@@ -44,7 +45,7 @@ def conclude(
         counts = {"rows": len(rows), "failed": failed, "folder": str(folder)}
         print(json.dumps({"table": shown, "why_no_table": why or None, **counts}))
     elif table is not None:
-        console.print(table.to_rich())
+        print_table(console, table)
     if why:
         console.print(why, markup=False)
     console.print(f"{len(rows)} rows in {folder}; {failed} failed.", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import cyclopts
 from rich.console import Console
@@ -18,13 +18,26 @@ from driftnorm.data.cifar_c import check_cifar_c
 from driftnorm.data.fetch import fetch
 from driftnorm.data.sources import DATASETS, find_dataset
 from driftnorm.domains.check import check_domains
-from driftnorm.domains.known import KNOWN_SETS
+from driftnorm.domains.known import DIGIT_NAMES, KNOWN_SETS
+from driftnorm.domains.survey import OWN
+from driftnorm.suggest import find_name, nearest
 
 __all__ = ["app"]
 
 _ARRAYS = ("cifar-10-c", "cifar-100-c")
 _PICTURES = "imagenet-c"
 _CIFAR100 = "cifar-100"
+_DOMAINS = "domains"
+_FOLDERS = (*(known.name for known in KNOWN_SETS.values()), _DOMAINS, OWN)
+
+
+class _Found(NamedTuple):
+    """What a folder should be, what is wrong with it, and what to do if that is not plain."""
+
+    title: str
+    problems: list[str]
+    advice: str = ""
+
 
 app = cyclopts.App(name="data", help="List, get and check data sets.")
 
@@ -41,7 +54,8 @@ def list_datasets() -> None:
     console.print(
         f"`driftnorm data check` also knows {_CIFAR100}, {', '.join(_ARRAYS)} and {_PICTURES} in "
         "their released layouts, which `driftnorm corrupt` generates, the domain sets "
-        f"{', '.join(KNOWN_SETS)}, and domains for a folder of domain/class/image."
+        f"{', '.join(KNOWN_SETS)}, {' and '.join(DIGIT_NAMES)} by their MNIST files, and domains "
+        f"(or {OWN}, if it resembles a published set) for a folder of domain/class/image."
     )
 
 
@@ -84,35 +98,59 @@ def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     ----------
     name
         Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
-        data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita, or domains for any
-        folder of domain/class/image.
+        data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita; rotated-mnist or
+        colored-mnist for the MNIST files they are made of; domains for any folder of
+        domain/class/image, or own for one that is to be taken as it is even if it resembles a
+        published set.
     folder
         Where it is.
     """
-    console = Console(quiet=quiet)
-    if name in _ARRAYS:
-        problems = check_cifar_c(folder, name)
-    elif name == _CIFAR100:
-        problems = check_cifar100(folder)
-    elif name == _PICTURES:
-        with Bar(console) as bar:
-            problems = check_imagenet_c(folder, bar)
-    elif name == "domains" or name.lower() in map(str.lower, KNOWN_SETS):
-        with Bar(console) as bar:
-            found = check_domains(folder, None if name == "domains" else name, progress=bar)
-        for line in found.lines():
-            _say(console, line)
-        problems = [str(problem) for problem in found.problems]
-    else:
-        with Bar(console, in_bytes=True) as bar:
-            problems = [str(problem) for problem in check_folder(find_dataset(name), folder, bar)]
+    console, name = Console(quiet=quiet), _checkable(name)
+    look = _check_domains if name in _FOLDERS else _check_files
+    title, problems, advice = look(name, folder, console)
     loud = Console()  # what is wrong is told in any case
     for problem in problems:
         _say(loud, problem)
     if problems:
-        _say(loud, f"{folder} is not a sound {name}: {len(problems)} problems.")
+        number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        _say(loud, f"{folder} is not a sound {title}: {number}. {advice}".rstrip())
         sys.exit(1)
-    _say(console, f"{folder} is a sound {name}.")
+    _say(console, f"{folder} is a sound {title}.")
+
+
+def _checkable(name: str) -> str:
+    names = (*DATASETS, _CIFAR100, *_ARRAYS, _PICTURES, *DIGIT_NAMES, *_FOLDERS)
+    found = find_name(name, names)
+    if found is None:
+        raise ValueError(
+            f"`name` must be one of {', '.join(names)}; got {name!r}.{nearest(name, names)}"
+        )
+    return found
+
+
+def _check_files(name: str, folder: Path, console: Console) -> _Found:
+    if name in _ARRAYS:
+        return _Found(name, check_cifar_c(folder, name))
+    if name == _CIFAR100:
+        return _Found(name, check_cifar100(folder))
+    if name == _PICTURES:
+        with Bar(console) as bar:
+            return _Found(name, check_imagenet_c(folder, bar))
+    digits = name in DIGIT_NAMES
+    dataset = find_dataset("mnist" if digits else name)
+    with Bar(console, in_bytes=True) as bar:
+        problems = [str(problem) for problem in check_folder(dataset, folder, bar)]
+    return _Found(f"MNIST for {name}" if digits else name, problems)
+
+
+def _check_domains(name: str, folder: Path, console: Console) -> _Found:
+    with Bar(console) as bar:
+        found = check_domains(folder, None if name == _DOMAINS else name, progress=bar)
+    for line in found.lines():
+        _say(console, line)
+    known = found.survey.known
+    title = known.name if known else "set of domains"
+    return _Found(title, [str(problem) for problem in found.problems], found.advice())
 
 
 def _say(console: Console, text: str) -> None:

@@ -1,13 +1,25 @@
-"""Tables for narrow terminals: whole columns are left out rather than letters of all."""
+"""Tables for narrow terminals: whole columns are left out rather than letters of all.
+
+What is not a terminal has no width, so that nothing is broken in files and pipes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rich.console import Console
+
 from driftnorm.tables import Table
 
-__all__ = ["fitted"]
+__all__ = ["fitted", "print_table"]
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Show a table: on a terminal as wide as that is, elsewhere as wide as it is itself."""
+    if not console.is_terminal:
+        console.width = max(console.width, _width(table) + 2)  # and a margin
+    console.print(table.to_rich())
 
 
 def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:

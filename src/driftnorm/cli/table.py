@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,11 +12,12 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli.concluding import table_record
+from driftnorm.cli.fitting import print_table
 from driftnorm.domains.collecting import RUN_VIEWS, RunView, load_runs
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
 from driftnorm.records import Row, load_rows
-from driftnorm.robustness.comparing import in_order, methods_of
+from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, parts_of
 from driftnorm.robustness.views import VIEWS, View, find_view
 from driftnorm.tables import Table
 
@@ -64,7 +66,7 @@ def table(
         print(json.dumps(table_record(found)))
         return
     if form == "text":
-        Console().print(found.to_rich())
+        print_table(Console(), found)
         return
     forms = {"markdown": found.to_markdown, "csv": found.to_csv, "latex": found.to_latex}
     print(forms[form]())
@@ -83,8 +85,24 @@ def _made(
     if not paths:
         raise ValueError("give the rows too: folders of rows, or .jsonl files.")
     every = having([row for path in paths for row in load_rows(path)], where)
-    mine = chosen(every, methods)
-    return view.make(in_order(mine, methods_of(mine) if methods else view.methods))
+    if methods is not None:
+        mine = chosen(every, methods)
+        return view.make(in_order(mine, methods_of(mine)))
+    return _first_that_fits(view, in_order(every, view.methods))
+
+
+def _first_that_fits(view: View, rows: Sequence[Row]) -> Table:
+    """The table of all rows, or of those that a table of its kind can be made of."""
+    refusal = None
+    for part in parts_of(rows, view.methods):
+        try:
+            table = view.make(part.rows)
+        except MixedRowsError as error:
+            refusal = refusal or error  # that of all rows says most
+        else:
+            return replace(table, note=table.note + part.note)
+    assert refusal is not None
+    raise refusal
 
 
 _CELL = ("study", "model", "shift", "severity", "seed")

@@ -60,7 +60,8 @@ def train_domains(
     ----------
     data
         A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are recognised), a
-        tar file of one, or rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
+        tar file of one, own:FOLDER for one of your own that is taken for a published set, or
+        rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
     test_domain
         The domains that are not trained on, usually one; a name that begins with a dash as in
         --test-domain=-90%.
@@ -101,7 +102,7 @@ def train_domains(
     seed
         Of everything else.
     minutes
-        Time budget; the same command goes on from there.
+        Stop after so many; the same command goes on from there for as many again.
     every_split
         Evaluate every split of every domain, as DomainBed does.
     augmented_validation
@@ -131,37 +132,44 @@ def train_domains(
         precision=precision,
         evaluate_images=evaluate_images,
     )
-    plan = options.plan(
-        algorithm,
-        test_domain,
-        swad=swad,
-        settings=read_options(settings),
-        hparams_seed=hparams_seed,
-        trial_seed=trial_seed,
-        seed=seed,
-    )
+
+    def plan_for(data_name: str | None) -> DomainTraining:
+        return options.plan(
+            algorithm,
+            test_domain,
+            swad=swad,
+            settings=read_options(settings),
+            hparams_seed=hparams_seed,
+            trial_seed=trial_seed,
+            seed=seed,
+            data_name=data_name,
+        )
+
+    plan_for(None)  # what cannot be is told before pictures are decoded
     console = Console(quiet=quiet)
     with Bar(console) as bar:
         arrays = open_arrays(data, size, cache, bar)
+    plan = plan_for(arrays.name)
+    if arrays.note:
+        console.print(f"note: {arrays.note}", markup=False, soft_wrap=True)
     target = "-".join(test_domain)
     kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if features == 'fixed' else ''}"
     label = f"{arrays.name}-{kind}-{target}-t{trial_seed}"
     folder = out or Path("runs/domains") / label.replace(" ", "_")
-    resolved = {
+    resolved: dict[str, object] = {
         name: getattr(plan, name)
         for name in ("backbone", "batch_norm", "steps", "evaluate_every", "batch_size")
     }
-    keep_config(
-        folder, "train domains", given | resolved | {"learning_rate": plan.lr, "out": folder}
-    )
+    resolved |= {"learning_rate": plan.lr, "out": folder}
     images = plan.batch_size * (len(arrays.domains) - len(test_domain))
     with TrainingBar(console, plan.algorithm, images) as watcher:
         watcher.tell(target)
         outcome = plan.run(
             arrays,
             folder,
-            budget_seconds=None if minutes is None else 60 * minutes,
+            more_seconds=None if minutes is None else 60 * minutes,
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
+            on_begin=lambda: keep_config(folder, "train domains", given | resolved),
         )
     _report(console, plan, outcome)
 
@@ -172,7 +180,7 @@ def _report(console: Console, plan: DomainTraining, outcome: Outcome) -> None:
         console.print(f"Stopped after {done}. The same command goes on ({outcome.folder}).")
         raise KeyboardInterrupt
     if outcome.reason == "budget":
-        console.print(f"Out of time after {done}. The same command with more --minutes goes on.")
+        console.print(f"Out of time after {done}. The same command goes on.")
     best = max(outcome.history, key=lambda record: record["validation"], default=None)
     if best is not None:
         console.print(

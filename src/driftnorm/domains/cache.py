@@ -1,10 +1,10 @@
 """Pictures decoded once, squashed to one size, and kept as one memory-mapped array of bytes.
 
-A cache is found by the pictures' relative paths, sizes and times of change: to ask for those takes
-a moment at every start, to read all files would take as long as a part of the training. A picture
-that is replaced changes its time; a copied or unpacked folder gets new times and so, at worst, a
-second cache. A hash of the contents is taken while they are read anyway, and kept beside the pixels
-for results to name.
+A cache holds the pixels of a set by its content and size. To read all files at every start would
+take as long as a part of the training, so it is found by what the system says about them: paths,
+sizes, times of change. Where that is new, as of a folder that was copied, unpacked again or moved,
+and there is a cache of as many pictures, the contents are read and compared, and equal ones share
+its pixels. The hash of the contents is kept beside the pixels for results to name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import PIL
@@ -25,7 +25,7 @@ from driftnorm.data.npy import open_npy
 from driftnorm.data.processes import available_cores, in_processes
 from driftnorm.data.reporting import Report, no_report
 from driftnorm.domains.arrays import DomainArray, DomainArrays
-from driftnorm.domains.decoding import chunks, decode_chunk
+from driftnorm.domains.decoding import chunks, decode_chunk, file_digest
 from driftnorm.domains.sets import DomainSet
 from driftnorm.domains.storage import cache_folder, made_once
 
@@ -89,6 +89,8 @@ def _paths(domains: DomainSet) -> list[Path]:
 
 def _build(domains: DomainSet, side: int, folder: Path, workers: int, progress: Report) -> None:
     paths, done = _paths(domains), 0
+    if _shared_with_twin(domains, paths, side, folder, progress):
+        return
     digests = [b""] * len(paths)
     progress("decoding", done, len(paths))
     with closing(ArrayDraft(folder / PIXELS_FILE, (len(paths), side, side, 3))) as pixels:
@@ -101,11 +103,39 @@ def _build(domains: DomainSet, side: int, folder: Path, workers: int, progress: 
         "set": domains.name,
         "pictures": len(paths),
         "side": side,
+        "format": _FORMAT,
         "content": _content(domains, paths, digests),
         "driftnorm": __version__,
         "pillow": PIL.__version__,
     }
     (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=1) + "\n")
+
+
+def _shared_with_twin(
+    domains: DomainSet, paths: Sequence[Path], side: int, folder: Path, progress: Report
+) -> bool:
+    """Link the pixels of a cache with the same content, if there is one."""
+    wanted = {"format": _FORMAT, "side": side, "pictures": len(paths)}
+    twins = {}
+    for place in folder.parent.glob(f"*-{side}px-*"):
+        with suppress(OSError, ValueError):
+            described = json.loads((place / DESCRIPTION_FILE).read_text())
+            if wanted.items() <= described.items():
+                twins[described["content"]] = place
+    if not twins:
+        return False
+    progress("looking for the same pictures", 0, None)
+    try:
+        found = twins.get(_content(domains, paths, [file_digest(path) for path in paths]))
+        if found is None:
+            return False
+        for name in (PIXELS_FILE, DESCRIPTION_FILE):
+            os.link(found / name, folder / name)
+    except OSError:  # a picture that is gone, or no links here: decoding says, or does without
+        for name in (PIXELS_FILE, DESCRIPTION_FILE):
+            (folder / name).unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _content(domains: DomainSet, paths: Sequence[Path], digests: Sequence[bytes]) -> str:

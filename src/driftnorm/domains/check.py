@@ -34,11 +34,24 @@ class DomainCheck:
         """Counts of every domain and class, for people."""
         survey = self.survey
         version = f", {survey.version}" if survey.version else ""
+        version = ", not as published" if survey.deviations else version
         lines = [f"{survey.name} in {survey.root}{version}"]
         for domain, classes in survey.pictures.items():
             counts = ", ".join(f"{name} {len(paths)}" for name, paths in classes.items())
             lines.append(f"  {domain}: {sum(map(len, classes.values()))} pictures ({counts})")
         return lines
+
+    def advice(self) -> str:
+        """What to do about a set that resembles a published one and is not it, else nothing."""
+        known, root = self.survey.known, self.survey.root
+        if self.survey.deviations and known:
+            said = f"It is not {known.name} as published; this alone stops no training."
+            own = "To have it taken as a set of your own"
+        elif self.survey.faults and known:
+            said, own = f"It was taken for {known.name}.", "If it is a set of your own"
+        else:
+            return ""
+        return f"{said} {own}: `driftnorm data check own {root}`, and `--data own:{root}`."
 
 
 def check_domains(

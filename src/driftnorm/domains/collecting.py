@@ -62,11 +62,13 @@ class FinishedRun:
         folder: Of the run.
         identity: Its settings; see `DomainTraining`.
         history: Its evaluations; of SWAD, that of the average alone.
+        note: What must be said of the data beside a result.
     """
 
     folder: Path
     identity: Mapping[str, Any]
     history: History
+    note: str = ""
 
     @property
     def algorithm(self) -> str:
@@ -132,7 +134,10 @@ def selected_networks(folder: Path) -> list[Path]:
     domains. Runs that left out two domains are there to select others by, and are left aside.
     """
     best: dict[tuple[str, frozenset[str], int], FinishedRun] = {}
-    for run in load_runs([folder]):
+    runs = load_runs([folder])
+    for algorithm in dict.fromkeys(run.algorithm for run in runs):
+        _check_alike([run for run in runs if run.algorithm == algorithm])
+    for run in runs:
         trial = run.algorithm, run.tested, run.identity["trial_seed"]
         if len(run.tested) == 1 and (
             trial not in best or run.best_validation > best[trial].best_validation
@@ -158,7 +163,7 @@ def finished_run(path: Path, kept: Mapping[str, Any]) -> FinishedRun:
             )
         # It belongs to no step; the planned one lets runs that ended early meet.
         history = [{**kept["averaged"], "step": identity["steps"]}]
-    return FinishedRun(path.parent, identity, history)
+    return FinishedRun(path.parent, identity, history, kept.get("note", ""))
 
 
 def selected_table(runs: Sequence[FinishedRun], selector: Selector) -> Table:
@@ -234,9 +239,8 @@ def _left_out(runs: Sequence[FinishedRun], run: FinishedRun, target: str) -> dic
 
 
 def _check(runs: Sequence[FinishedRun]) -> None:
-    """Refuse runs that were not trained alike."""
-    for name, found in _differences(runs, lambda run: run.protocol):
-        raise MixedRowsError(f"these runs differ in `{name}`: {found}; give one kind at a time.")
+    """Refuse runs that were not trained alike, or not evaluated alike."""
+    _check_alike(runs)
     for algorithm in dict.fromkeys(run.algorithm for run in runs):
         own = [run for run in runs if run.algorithm == algorithm]
         every = {run.identity["evaluate_every"] for run in own}
@@ -245,6 +249,11 @@ def _check(runs: Sequence[FinishedRun]) -> None:
                 f"runs of {algorithm} differ in `evaluate_every`: {sorted(every)}; a selector that "
                 "chooses among more evaluations has an advantage."
             )
+
+
+def _check_alike(runs: Sequence[FinishedRun]) -> None:
+    for name, found in _differences(runs, lambda run: run.protocol):
+        raise MixedRowsError(f"these runs differ in `{name}`: {found}; give one kind at a time.")
 
 
 def _differences(
@@ -276,6 +285,7 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
         f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried a target "
         f"and trial. {_MISSING}: not finished. Published: the mean over all targets of the set, "
         "5,001 steps, 20 settings, 3 trials."
+        + "".join(f" {note}" for note in sorted({run.note for run in runs} - {""}))
     )
 
 

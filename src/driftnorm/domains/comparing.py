@@ -225,4 +225,7 @@ def note_of(rows: Sequence[Row]) -> str:
         f"Accuracy in % on the target's 80 % split. {networks and networks + '. '}{protocol}"
         f"{chosen if several else ''}; trials {trials}, +/- standard error. "
         "Intervals: paired bootstrap over images, which says nothing about other trainings."
+        + "".join(
+            f" {note}" for note in sorted({row.metrics.get("note", "") for row in rows} - {""})
+        )
     )

@@ -18,7 +18,16 @@ from driftnorm.data.image_set import DataError
 from driftnorm.data.pictures import open_picture
 from driftnorm.shifts._common import Pixels
 
-__all__ = ["Chunk", "Decoded", "chunks", "decode_chunk", "open_rgb", "squashed", "unreadable_in"]
+__all__ = [
+    "Chunk",
+    "Decoded",
+    "chunks",
+    "decode_chunk",
+    "file_digest",
+    "open_rgb",
+    "squashed",
+    "unreadable_in",
+]
 
 _PICTURES_A_CHUNK = 64  # a moment's work, so that the bar moves and cores end together
 
@@ -49,8 +58,12 @@ def chunks(paths: Sequence[Path], side: int = 0) -> Iterator[Chunk]:
 def decode_chunk(chunk: Chunk) -> Decoded:
     """Read, hash and squash the pictures of a chunk."""
     pixels = np.stack([squashed(path, chunk.side) for path in chunk.paths])
-    digests = tuple(hashlib.sha256(path.read_bytes()).digest() for path in chunk.paths)
-    return Decoded(pixels, digests)
+    return Decoded(pixels, tuple(map(file_digest, chunk.paths)))
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def unreadable_in(chunk: Chunk) -> list[tuple[Path, str]]:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 from driftnorm.suggest import nearest
 
-__all__ = ["KNOWN_SETS", "KnownSet", "find_known"]
+__all__ = ["DIGIT_NAMES", "KNOWN_SETS", "KnownSet", "find_known"]
+
+DIGIT_NAMES = ("rotated-mnist", "colored-mnist")
+"""The sets that are made of MNIST's files, see `driftnorm.domains.digits`."""
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
+from typing import TypeAlias
 
 from driftnorm.data.reporting import Report, no_report
 from driftnorm.domains.arrays import DomainArrays
 from driftnorm.domains.cache import cached_arrays
 from driftnorm.domains.digits import colored_mnist, rotated_mnist
+from driftnorm.domains.known import DIGIT_NAMES
 from driftnorm.domains.sets import open_domains
+from driftnorm.domains.survey import OWN
+from driftnorm.suggest import find_name, nearest
 
-__all__ = ["DIGIT_SETS", "open_arrays"]
+__all__ = ["DIGIT_SETS", "kind_and_place", "open_arrays"]
 
-DIGIT_SETS = {"rotated-mnist": rotated_mnist, "colored-mnist": colored_mnist}
+Make: TypeAlias = Callable[[str | os.PathLike[str]], DomainArrays]
+
+
+class _InAnySpelling(Mapping[str, Make]):
+    """Looks names up as people write them."""
+
+    def __init__(self, makers: Mapping[str, Make]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Make:
+        return self._makers[find_name(name, self._makers) or name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+DIGIT_SETS = _InAnySpelling(dict(zip(DIGIT_NAMES, (rotated_mnist, colored_mnist), strict=True)))
+_KINDS = (*DIGIT_NAMES, OWN)
 
 
 @lru_cache(maxsize=4)
@@ -23,13 +50,34 @@ def open_arrays(
 
     Args:
         data: A folder ``domain/class/image`` (DomainBed's sets are recognised), a tar file of one,
-            or ``rotated-mnist:FOLDER`` and ``colored-mnist:FOLDER`` with MNIST's folder.
+            ``own:FOLDER`` for one that is to be taken as it is, or ``rotated-mnist:FOLDER`` and
+            ``colored-mnist:FOLDER`` with MNIST's folder.
         side: Height and width in pixels; the digits have their own.
         cache: Folder for decoded images.
         progress: Told how far decoding is.
     """
-    kind, colon, folder = data.partition(":")
-    if colon and kind in DIGIT_SETS:
-        return DIGIT_SETS[kind](folder)
-    domains = open_domains(data, cache=cache, progress=progress)
+    kind, place = kind_and_place(data)
+    if kind in DIGIT_NAMES:
+        return DIGIT_SETS[kind](place)
+    domains = open_domains(place, kind, cache=cache, progress=progress)
     return cached_arrays(domains, side, folder=cache, progress=progress)
+
+
+def kind_and_place(data: str) -> tuple[str | None, str]:
+    """What stands before the colon and what behind it; None for a folder or file by itself.
+
+    >>> kind_and_place("RotatedMNIST:data/mnist")
+    ('rotated-mnist', 'data/mnist')
+    """
+    word, colon, place = data.partition(":")
+    kind = find_name(word, _KINDS)
+    if kind and place:
+        return kind, place
+    if Path(data).exists():
+        return None, data
+    expected = ", ".join(f"{each}:FOLDER" for each in _KINDS)
+    hint = nearest(word, _KINDS) if colon and not kind else ""
+    raise FileNotFoundError(
+        f"`data` must be a folder domain/class/image, a tar file of one, or one of {expected}; "
+        f"{data!r} is not there.{hint}"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from driftnorm.domains.algorithms import find_algorithm
@@ -13,6 +12,7 @@ from driftnorm.domains.known import find_known
 from driftnorm.domains.network import BatchNormMode
 from driftnorm.domains.opening import DIGIT_SETS
 from driftnorm.domains.training import DomainTraining, Features, Precision
+from driftnorm.training.standard import require
 
 __all__ = ["PlanOptions", "is_swad"]
 
@@ -65,6 +65,7 @@ class PlanOptions:
         hparams_seed: int = 0,
         trial_seed: int = 0,
         seed: int = 0,
+        data_name: str | None = None,
     ) -> DomainTraining:
         """The plan of one training.
 
@@ -76,6 +77,11 @@ class PlanOptions:
             hparams_seed: 0 for DomainBed's defaults, else a draw of its random search.
             trial_seed: Of the splits, and half of the draw's seed.
             seed: Of everything else.
+            data_name: What the opened data are called; SWAD has values of its own for VLCS.
+
+        Raises:
+            ValueError: A hyper-parameter that cannot be; or nothing pre-trained where the
+                defaults keep what pre-training left.
         """
         digits = self.data.split(":")[0] in DIGIT_SETS
         wraps = swad or is_swad(algorithm)
@@ -83,14 +89,17 @@ class PlanOptions:
         find_algorithm(name)
         values: dict[str, Any] = dict(random_hparams(name, digits, hparams_seed, trial_seed))
         values.update(settings)
+        require("batch_size", values["batch_size"], 1, whole=True)
+        for common in ("lr", "weight_decay", "dropout"):
+            require(common, values[common], 0)
         batch_size, lr = int(values.pop("batch_size")), float(values.pop("lr"))
         every = _EVERY_DIGITS if digits else _EVERY_SWAD if wraps else _EVERY
-        if wraps and Path(self.data).stem in find_known("VLCS").homes:
+        if wraps and data_name == find_known("VLCS").name:
             every = _EVERY_SWAD_VLCS
             values.setdefault("tolerance_ratio", _RATIO_SWAD_VLCS)
         backbone = self.backbone or ("mnist-gn" if digits else "resnet50")
         dropout = float(values.pop("dropout"))
-        return DomainTraining(
+        plan = DomainTraining(
             algorithm=name,
             test_domains=tuple(test_domains),
             backbone=backbone,
@@ -113,6 +122,14 @@ class PlanOptions:
             evaluate_images=self.evaluate_images,
             precision=self.precision,
         )
+        kept = self.batch_norm is None or self.features == "fixed"
+        if kept and self.weights is None and not backbone.startswith("mnist"):
+            raise ValueError(
+                "`--weights` must name pre-trained weights, for by default their batch-norm "
+                "statistics are kept as they are: a file, timm, torchvision or package. To train "
+                "from random weights say `--batch-norm trained`."
+            )
+        return plan
 
 
 def is_swad(algorithm: str) -> bool:

@@ -29,7 +29,8 @@ from driftnorm.domains.backbones import backbone
 from driftnorm.domains.files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.domains.network import DomainNetwork
 from driftnorm.models import Normalized, Preprocessing, save_checkpoint
-from driftnorm.models.deployed import variant_of
+from driftnorm.models.deployed import ArmNetwork, variant_of
+from driftnorm.models.saved import facts_in
 from driftnorm.shifts._common import Integers
 from driftnorm.training.batches import random_numbers
 from driftnorm.training.checkpoint import ResumeFile
@@ -87,10 +88,23 @@ class TrainingRun:
                 f"{self.arrays.name} to train on, and name at least one; got "
                 f"{self.plan.test_domains}."
             )
+        self._check_weights()
         self.splits = self.arrays.splits(self.plan.trial_seed)
         channels = self.arrays.image_shape[0]
         usual = 1 if self.plan.backbone.startswith("mnist") else 3
         self.model_options = {} if channels == usual else {"in_channels": channels}
+
+    def _check_weights(self) -> None:
+        """Weights that were trained on a target make it a seen one."""
+        weights = self.plan.weights
+        facts = facts_in(weights) if weights is not None and Path(weights).is_file() else {}
+        seen = {*facts.get("trained_on", ())} & {*self.plan.test_domains}
+        if seen and facts.get("data") == self.arrays.name:
+            raise ValueError(
+                f"`weights`: {weights} was trained on {', '.join(sorted(seen))} of "
+                f"{self.arrays.name}, which would then be no unseen domain. Start from weights "
+                "that have not seen it, or test on another one."
+            )
 
     def finished(self) -> Outcome | None:
         """What a run that came to its end left."""
@@ -129,6 +143,7 @@ class TrainingRun:
         budget_seconds: float | None,
         more_seconds: float | None,
         checkpoint_seconds: float,
+        on_begin: Callable[[], object],
     ) -> Outcome:
         """From the last checkpoint on, or from the start."""
         plan = self.plan
@@ -136,6 +151,8 @@ class TrainingRun:
         state = TrainState(algorithm, algorithm.optimizers())
         keeper = ResumeFile(self.folder / _RESUME, plan.identity(self.arrays))
         progress = keeper.restore(state) if keeper.path.exists() else Progress(plan.steps)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        on_begin()
         self._stop = isinstance(algorithm, SWAD) and algorithm.valley.dead
         limits = [None if more_seconds is None else progress.seconds + more_seconds, budget_seconds]
         settings = LoopSettings(
@@ -167,9 +184,11 @@ class TrainingRun:
             algorithm.finish()
             model = self._averaged(algorithm)
             averaged, _ = self._measured(model)
-            self._save(model, SWAD_FILE, progress)
+            self._save(model, SWAD_FILE, progress, averaged["validation"])
         current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
-        self._save(current.deployed(), LAST, progress)
+        last = progress.history[-1] if progress.history else {}
+        measured = last.get("validation") if last.get("step") == progress.step else None
+        self._save(current.deployed(), LAST, progress, measured)
         if reason == "finished":
             kept = {
                 "identity": plan.identity(self.arrays),
@@ -177,6 +196,7 @@ class TrainingRun:
                 "seconds": progress.seconds,
                 "history": progress.history,
                 **({} if averaged is None else {"averaged": averaged}),
+                **({"note": self.arrays.note} if self.arrays.note else {}),
             }
             write_atomically(self.folder / HISTORY, json.dumps(kept, indent=1) + "\n")
             keeper.path.unlink()
@@ -185,12 +205,14 @@ class TrainingRun:
     def _averaged(self, algorithm: SWAD) -> nn.Module:
         """SWAD's network; averaged weights need statistics of their own if BN was trained."""
         model = algorithm.deployed()
-        if self.plan.batch_norm == "trained" and self.plan.features == "trained":
+        all_move = self.plan.batch_norm == "trained" and self.plan.features == "trained"
+        # ARM's context network is new: its statistics move, whatever those of the backbone do.
+        contexts = [part.context for part in model.modules() if isinstance(part, ArmNetwork)]
+        if moving := [model] if all_move else contexts:
             source, batches = self._source(), min(self.plan.steps, _STATISTICS_BATCHES)
             with torch.no_grad():
-                reestimate_statistics(
-                    model, (source(step).joint().images for step in range(batches))
-                )
+                images = (source(step).joint().images for step in range(batches))
+                reestimate_statistics(model, images, moving)
         return model
 
     def _build(self) -> Algorithm:
@@ -284,14 +306,16 @@ class TrainingRun:
             before = [earlier["validation"] for earlier in progress.history[:-1]]
             if record["validation"] > max(before, default=-1.0):  # the first one, on ties
                 current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
-                self._save(current.deployed(), BEST, progress)
+                self._save(current.deployed(), BEST, progress, record["validation"])
             self.hooks.on_record(record)
 
         return keep_best
 
-    def _save(self, model: nn.Module, name: str, progress: Progress) -> None:
+    def _save(
+        self, model: nn.Module, name: str, progress: Progress, validation: float | None
+    ) -> None:
         suffix, options = variant_of(model)
-        plan, last = self.plan, progress.history[-1] if progress.history else {}
+        plan = self.plan
         side = plan.side or self.arrays.image_shape[1]
         mean, std = ((0.0,), (1.0,))
         if isinstance(model, Normalized):
@@ -309,6 +333,6 @@ class TrainingRun:
             test_domains=list(plan.test_domains),
             averaged=name == SWAD_FILE,
             step=progress.step,
-            validation=last.get("validation"),
+            validation=validation,
             training=json.loads(json.dumps(self.plan.identity(self.arrays))),
         )

@@ -78,7 +78,7 @@ def open_domains(
         path: A folder ``domain/class/picture``, the folder around it, or a tar archive of it.
         name: ``PACS``, ``VLCS``, ``OfficeHome`` or ``TerraIncognita`` if it must be that set,
             ``own`` if the folder is to be taken as it is. By default the published sets are
-            recognised by the names of their domains.
+            recognised by the names of their domains and classes.
         cache: Where an archive is unpacked to; see `driftnorm.domains.storage.cache_folder`.
         progress: Called while an archive is unpacked.
 
@@ -91,9 +91,11 @@ def open_domains(
     """
     survey = survey_domains(path, name, cache=cache, progress=progress)
     if survey.faults:
+        known = survey.known
+        own = f" If it is no {known.name} but your own set, say own:{survey.root}." if known else ""
         raise DataError(
             f"{survey.root} is no sound set of domains (domain/class/picture): "
-            f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong."
+            f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong.{own}"
         )
     classes = tuple(next(iter(survey.pictures.values())))
     domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())

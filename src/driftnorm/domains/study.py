@@ -300,7 +300,8 @@ def measure(task: Task) -> Row | Failure:
         adapter = RecipeAdapter(
             trained.network, method.recipe(), method=method.name, guard="off", seed=cell.seed
         )
-        row = Row(cell, evaluate(adapter, stream), environment())
+        about = {"content": arrays.content, **({"note": arrays.note} if arrays.note else {})}
+        row = Row(cell, evaluate(adapter, stream) | about, environment())
     except (RuntimeError, ValueError, OSError, TypeError) as error:
         failure = Failure(cell, f"{type(error).__name__}: {error}")
         store.fail(failure)

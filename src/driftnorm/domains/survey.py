@@ -11,13 +11,14 @@ from driftnorm.data.check import Problem
 from driftnorm.data.image_set import DataError
 from driftnorm.data.pictures import picture_paths
 from driftnorm.domains.known import KNOWN_SETS, KnownSet, find_known
+from driftnorm.suggest import find_name
 
 __all__ = ["OWN", "Survey", "survey_folder"]
 
 OWN = "own"
 """Asks for a folder to be taken as it is, even if it resembles a published set."""
 
-_ENOUGH_TO_RECOGNISE = 2  # domain names of a published set in one folder
+_ENOUGH_DOMAINS = 2  # of a published set, to recognise it by them and their classes
 
 Pictures = Mapping[str, Mapping[str, tuple[Path, ...]]]
 
@@ -27,7 +28,8 @@ class Survey:
     """The pictures of a folder and its problems; nothing was opened yet.
 
     Attributes:
-        name: The published set's name, else the folder's.
+        name: The published set's name, else the folder's; ``own-PACS`` for a folder that is
+            called as a published set that it is not, lest its results pass for that set's.
         root: The folder of the domains, perhaps within the one that was given.
         known: Which published set it is, if any.
         pictures: For each domain and class, the files in DomainBed's order.
@@ -51,7 +53,7 @@ def survey_folder(folder: Path, name: str | None = None) -> Survey:
     Args:
         folder: The set's folder, or the one around it.
         name: A published set's name if it must be that one, ``"own"`` if it is to be taken as it
-            is, None to recognise published sets by the names of their domains.
+            is, None to recognise published sets by the names of their domains and classes.
 
     Raises:
         FileNotFoundError: There is no such folder.
@@ -63,7 +65,7 @@ def survey_folder(folder: Path, name: str | None = None) -> Survey:
     domains = [one for one in names if known is None or one in known.domains]
     pictures = {one: _classes_of(root / one) for one in domains if subfolders(root / one)}
     faults += _class_faults(pictures, known)
-    title = root.resolve().name if known is None else known.name
+    title = _own_title(root) if known is None else known.name
     if faults or known is None:
         return Survey(title, root, known, pictures, tuple(faults))
     counts = tuple(_total(pictures[domain]) for domain in known.domains)
@@ -77,6 +79,11 @@ def subfolders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
+def _own_title(root: Path) -> str:
+    name = root.resolve().name
+    return f"{OWN}-{name}" if find_name(name, KNOWN_SETS) else name
+
+
 def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder: expected one of domain/class/picture.")
@@ -86,7 +93,7 @@ def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
         (place, known)
         for known in candidates
         for place in (folder, *(folder / home for home in known.homes))
-        if _resembles(place, known, 1 if named else _ENOUGH_TO_RECOGNISE)
+        if (_domains_there(place, known) if named else _resembles(place, known))
     ]
     if len(found) > 1:
         places = ", ".join(f"{known.name} in {place}" for place, known in found)
@@ -104,8 +111,22 @@ def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
     return folder, None
 
 
-def _resembles(place: Path, known: KnownSet, least: int) -> bool:
-    return sum((place / domain).is_dir() for domain in known.domains) >= least
+def _resembles(place: Path, known: KnownSet) -> bool:
+    """Whether names of domains and classes both say so: ``photo`` and ``sketch`` are anybody's.
+
+    A set that lost a domain or a class still does, so that it is complained about.
+    """
+    domains = _domains_there(place, known)
+    classes = [name for domain in domains for name in subfolders(place / domain)]
+    if known.classes:
+        mostly = 2 * sum(name in known.classes for name in classes) > len(classes)
+    else:
+        mostly = 2 * len(set(classes)) > known.class_count
+    return len(domains) >= _ENOUGH_DOMAINS and mostly
+
+
+def _domains_there(place: Path, known: KnownSet) -> list[str]:
+    return [domain for domain in known.domains if (place / domain).is_dir()]
 
 
 def _has_classes(folder: Path) -> bool:

@@ -166,6 +166,7 @@ class Sweep:
             hparams_seed=hparams_seed,
             trial_seed=trial_seed,
             seed=job_seed(arrays.name, algorithm, tested, hparams_seed, trial_seed),
+            data_name=arrays.name,
         )
         words = f"{algorithm.lower()} {' and '.join(names)} h{hparams_seed} t{trial_seed}"
         return Job(words.replace(" ", "-").replace("/", "-"), plan)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -93,6 +94,12 @@ class DomainTraining:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"`{name}` must be positive, got {value}.")
+        if len(set(self.test_domains)) < len(self.test_domains):
+            raise ValueError(
+                f"`test_domains` must name each domain once, got {', '.join(self.test_domains)}."
+            )
+        if self.trial_seed < 0:
+            raise ValueError(f"`trial_seed` must be at least 0, got {self.trial_seed}.")
         kind = find_algorithm(self.algorithm)
         known = {*options_of(kind), *(options_of(SWAD) if self.swad else ())}
         unknown = [name for name, _ in self.options if name not in known]
@@ -117,6 +124,7 @@ class DomainTraining:
         more_seconds: float | None = None,
         checkpoint_seconds: float = 60.0,
         hooks: Hooks | None = None,
+        on_begin: Callable[[], object] = lambda: None,
     ) -> Outcome:
         """Train, or go on where a killed run was.
 
@@ -127,13 +135,14 @@ class DomainTraining:
             more_seconds: Stop so long from now on, whatever it took before.
             checkpoint_seconds: Between checkpoints.
             hooks: Called as training goes on.
+            on_begin: Called once nothing speaks against the run: the network is built, and the
+                folder holds this run or none.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         run = TrainingRun(self, arrays, folder, hooks or Hooks())
         finished = run.finished()
         if finished is not None:
             return finished
-        return run.train(budget_seconds, more_seconds, checkpoint_seconds)
+        return run.train(budget_seconds, more_seconds, checkpoint_seconds, on_begin)
 
     def finished(self, arrays: DomainArrays, folder: Path) -> Outcome | None:
         """What the run left in its folder, or None if it is not done.

@@ -48,6 +48,12 @@ def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
             paper = _paper(rows[0].cell.protocol.data, algorithm, method)
             cells = (mean_text(of_target(own, target)) for target in targets)
             lines.append((f"{algorithm} + {method}", *cells, average(own, targets), change, paper))
+    data = rows[0].cell.protocol.data
+    measured = {_as_in_paper(algorithm) for algorithm in algorithms}
+    beside = data in SETS and not measured.isdisjoint(TRAINERS)
+    for name in (n for n in TRAINERS if beside and n not in measured):
+        nothing = [None] * len(targets)
+        lines.append((f"{name}, paper only", *nothing, None, "-", _paper(data, name, "source")))
     columns = (
         Column("training + method"),
         *(Column(target) for target in targets),
@@ -87,11 +93,15 @@ def domains_ablation_table(rows: Sequence[Row]) -> Table:
 def _paper(data: str, algorithm: str, method: str) -> float | None:
     if data not in SETS or algorithm.endswith(FIXED_FEATURES):
         return None
-    own = "swad" if algorithm == "swad erm" else algorithm
+    own = _as_in_paper(algorithm)
     found = ADAPTED.get((own, method))
     if found is None and method == "source":
         found = TRAINERS.get(own)
     return None if found is None else found[SETS.index(data)]
+
+
+def _as_in_paper(algorithm: str) -> str:
+    return "swad" if algorithm == "swad erm" else algorithm
 
 
 DOMAIN_VIEWS = {

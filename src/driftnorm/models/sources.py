@@ -125,7 +125,13 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
         factory = getattr(factory, part, None)
     if not callable(factory):
         raise ValueError(f"`spec` {spec!r}: {module_name!r} has no function {attribute!r}.")
-    network = factory(**options)
+    try:
+        network = factory(**options)
+    except TypeError as error:
+        given = f"with {', '.join(options)}" if options else "without arguments"
+        raise ValueError(
+            f"{module_name}:{attribute} must build a network when called {given}, but: {error}."
+        ) from error
     if not isinstance(network, nn.Module):
         raise TypeError(
             f"`spec` {spec!r} must return a torch.nn.Module, got {type(network).__name__}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from driftnorm.records import Row
-from driftnorm.robustness.beside_paper import beside_paper, difference
+from driftnorm.robustness.beside_paper import beside_paper, difference, severity_5_note
 from driftnorm.robustness.comparing import (
     MixedRowsError,
     change_of_error,
@@ -113,5 +113,7 @@ def _settings_table(
             for column in (Column(f"paper, {network}"), Column(f"ours minus {network}"))
         ),
     )
-    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{beside.note}"
+    printed = {value for setting in settings for value in setting.paper}
+    severest = severity_5_note(printed) if beside.shown else ""
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{beside.note}{severest}"
     return Table(title, columns, tuple(lines), note)

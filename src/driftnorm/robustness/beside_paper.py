@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from driftnorm.records import Row
 from driftnorm.robustness.comparing import ALL_SEVERITIES, data_set, shifts_of
+from driftnorm.robustness.paper import SEVERITY_5
 from driftnorm.shifts.registry import CORRUPTIONS
 
-__all__ = ["BesidePaper", "beside_paper", "difference"]
+__all__ = ["BesidePaper", "beside_paper", "difference", "severity_5_note"]
 
 
 class BesidePaper(NamedTuple):
@@ -42,6 +43,15 @@ def beside_paper(rows: Sequence[Row], data_sets: Sequence[str] = ("cifar-10",)) 
         f" Paper: mean over 5 severities; ours: {which} {' '.join(map(str, severities))}, "
         f"{len(shifts_of(rows))} corruptions.",
     )
+
+
+def severity_5_note(printed: Iterable[float | None]) -> str:
+    """Which of the paper's numbers are not means over severities, though they stand among such."""
+    found = [f"{value:g}" for value in SEVERITY_5 if value in {*printed}]
+    if not found:
+        return ""
+    seem = "seems" if len(found) == 1 else "seem"
+    return f" The paper's {' and '.join(found)} {seem} to be of severity 5."
 
 
 def difference(ours: float, paper: float | None) -> float | None:

@@ -116,7 +116,10 @@ def claims_table(rows: Sequence[Row]) -> Table:
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     if len({row.cell.model for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
-        raise MixedRowsError("claims are judged for one network and one data set at a time.")
+        raise MixedRowsError(
+            "claims are judged for one network and one data set at a time: give the rows of one, "
+            "or choose with `--where model=...` or `--where data=...`."
+        )
     sizes = sorted({row.cell.protocol.batch_size for row in rows})
     if len(sizes) > 1:
         raise MixedRowsError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
 __all__ = [
     "MixedRowsError",
+    "Part",
     "change_of_error",
     "change_text",
     "check_protocol",
@@ -28,6 +30,7 @@ __all__ = [
     "mean_error",
     "methods_of",
     "note_of",
+    "parts_of",
     "right_by_image",
     "shifts_of",
     "stream_of",
@@ -112,16 +115,46 @@ def check_same(rows: Sequence[Row]) -> Sequence[Row]:
     return rows
 
 
+class Part(NamedTuple):
+    """Rows that may make a table where all of them do not; the note says what was left out."""
+
+    rows: list[Row]
+    note: str
+
+
+def parts_of(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[Part]:
+    """All rows; those of a table's own methods; of these, the severities that each of them met.
+
+    A folder often holds more than a table shows: an ablation at one severity beside a summary over
+    all of them. Streams that are missing within a severity stay missing: the run is not finished.
+    """
+    part = Part([*rows], "")
+    yield part
+    own = [row for row in rows if row.cell.method in methods]
+    others = [method for method in methods_of(rows) if method not in methods]
+    if own and others:
+        part = Part(own, f" Left out, for they met other streams: {', '.join(others)}.")
+        yield part
+    met = [
+        {r.cell.severity for r in part.rows if r.cell.method == m} for m in methods_of(part.rows)
+    ]
+    common, every = set.intersection(*met), set.union(*met)
+    if common and common != every:
+        shown, less = (" ".join(map(str, sorted(some))) for some in (common, every - common))
+        note = f" Only severity {shown}, which all methods met; left out: severity {less}."
+        yield Part([r for r in part.rows if r.cell.severity in common], part.note + note)
+
+
 def check_streams(rows: Sequence[Row]) -> None:
     """Refuse methods that met other streams than the rest, or one of them twice."""
     streams = {m: {stream_of(r) for r in rows if r.cell.method == m} for m in methods_of(rows)}
     every = set().union(*streams.values())
     for method, met in streams.items():
         if met != every:
-            lacking = sorted(every - met)[0]
+            shift, severity, seed = sorted(every - met)[0]
             raise MixedRowsError(
-                f"{method!r} lacks {len(every - met)} of {len(every)} streams, such as {lacking}; "
-                f"finish the run, or leave the method out."
+                f"{method!r} lacks {len(every - met)} of {len(every)} streams, such as {shift} at "
+                f"severity {severity} (seed {seed}); finish the run, or leave the method out."
             )
     (method, stream), times = Counter((r.cell.method, stream_of(r)) for r in rows).most_common(1)[0]
     if times > 1:

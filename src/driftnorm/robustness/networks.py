@@ -9,7 +9,7 @@ import numpy as np
 
 from driftnorm.records import Row
 from driftnorm.robustness.ablations import TENT_ON_SOURCE
-from driftnorm.robustness.beside_paper import beside_paper, difference
+from driftnorm.robustness.beside_paper import beside_paper, difference, severity_5_note
 from driftnorm.robustness.comparing import (
     MixedRowsError,
     change_of_error,
@@ -149,7 +149,9 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
         f"Fine-tuned on all corruptions but the one tested on, with frozen BN statistics: "
         f"{tuning_of(settings['fine-tuned'][0])}."
     )
-    note = f"{trained} {note_of(settings['pre-trained'])}{beside.note}"
+    printed = [value for pair in _PAPER_FINE_TUNED.values() for value in pair]
+    severest = severity_5_note(printed) if beside.shown else ""
+    note = f"{trained} {note_of(settings['pre-trained'])}{beside.note}{severest}"
     return Table("Pre-trained and fine-tuned", columns, tuple(lines), note)
 
 

@@ -8,7 +8,10 @@ random AutoAugment (66.1) are not the means of their groups (53.6 and 76.1).
 
 from __future__ import annotations
 
-__all__ = ["ALEXNET_ERRORS", "AUGMENTED", "DETAILED", "IMAGENET", "MEAN"]
+__all__ = ["ALEXNET_ERRORS", "AUGMENTED", "DETAILED", "IMAGENET", "MEAN", "SEVERITY_5"]
+
+SEVERITY_5 = (17.7, 42.1, 43.5)
+"""Numbers that the paper prints among means over severities, and that seem not to be ones."""
 
 # Mean over severities, corruption by corruption, in canonical order.
 _METHODS = ("source", "tent", "t3a", "bn", "gprebn")

@@ -101,6 +101,9 @@ def open_model(
     if (mean is None) != (std is None):
         raise ValueError("`mean` and `std` go together: give both or neither.")
     constants = None if mean is None or std is None else (mean, std)
+    for flag, file in (("MODEL", model if _is_file(model) else None), ("--weights", weights)):
+        if file is not None and not Path(file).exists():
+            raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
     if _is_file(model):
         if weights is not None:
             raise ValueError(
@@ -218,7 +221,7 @@ def _from_spec(
 def _published(spec: str, mean: Sequence[float] | None, std: Sequence[float] | None) -> nn.Module:
     """The network of a spec with the weights that its own project has for it."""
     if spec in MODELS:
-        raise ValueError(f"`{spec}` is an architecture without weights: give a file as `weights`.")
+        raise ValueError(f"`{spec}` is an architecture without weights: give `--weights` FILE.")
     if spec.partition(":")[0] not in ("timm", "torchvision"):
         return load(spec, mean=mean, std=std)
     return load_published(spec, mean, std)

