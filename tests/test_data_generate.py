@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_files import random_images, tree, write_npz, write_pictures
+from PIL import Image
 
 from driftnorm.data.atomic import exclusive
 from driftnorm.data.cifar_c import check_cifar_c, load_cifar_c
@@ -205,6 +206,21 @@ def test_pictures_go_on_where_they_were(tmp_path) -> None:
     assert tree(tmp_path / "out") == reference
     assert len(steps) == 3
     assert steps[-1] == ("", 15, 15)
+
+
+def test_bad_pictures_are_all_named_before_anything_is_written(tmp_path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / "clean" / name).mkdir(parents=True)
+        Image.new("RGB", (240, 240)).save(tmp_path / "clean" / name / "1.png")
+    for name in ("b", "c"):
+        (tmp_path / "clean" / name / "2.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"2 of 5 pictures cannot be read.*b.2\.png.*c.2\.png"):
+        generate(tmp_path / "clean", tmp_path / "out", corruptions=["contrast"], severities=[1])
+    assert not (tmp_path / "out").exists()
+    for name in ("b", "c"):
+        (tmp_path / "clean" / name / "2.png").unlink()
+    done = generate(tmp_path / "clean", tmp_path / "out", corruptions=["contrast"], severities=[1])
+    assert done.count == 3
 
 
 def test_pictures_that_would_collide_or_feed_on_themselves(tmp_path) -> None:

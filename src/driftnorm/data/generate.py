@@ -13,11 +13,11 @@ import numpy as np
 from driftnorm.data.atomic import exclusive
 from driftnorm.data.corrupted import SEVERITIES, Corruption
 from driftnorm.data.generate_arrays import write_arrays
-from driftnorm.data.generate_pictures import write_pictures
+from driftnorm.data.generate_pictures import check_pictures, write_pictures
 from driftnorm.data.image_set import DataError, ImageSet, spread_positions
 from driftnorm.data.opening import Images, load_clean
 from driftnorm.data.processes import checked_workers
-from driftnorm.data.provenance import WORK_FOLDER, claim_folder, describe
+from driftnorm.data.provenance import WORK_FOLDER, claim_folder, describe, read_provenance
 from driftnorm.data.reporting import Report, no_report
 from driftnorm.shifts import CORRUPTIONS, corrupt, frost_source
 
@@ -89,6 +89,8 @@ def generate(
             f"`out` {folder} lies within `data` {place}, whose pictures are about to be read. "
             "Choose a folder outside it."
         )
+    if not isinstance(images, ImageSet) and read_provenance(folder) is None:
+        check_pictures(images, processes, progress)  # a bad one half-way would cost all the rest
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder / _LOCK, f"Another process is generating data in {folder}."):
         claim_folder(folder, describe(images, place, seed, source), os.fspath(data))

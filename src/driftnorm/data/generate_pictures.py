@@ -15,9 +15,37 @@ from driftnorm.data.pictures import PictureSet, jpeg_bytes, read_cropped
 from driftnorm.data.processes import in_processes
 from driftnorm.data.reporting import Report
 
-__all__ = ["write_pictures"]
+__all__ = ["check_pictures", "write_pictures"]
 
 _SUFFIX = ".JPEG"
+_MOST_NAMED = 5
+
+
+def check_pictures(pictures: PictureSet, workers: int, progress: Report) -> None:
+    """Read every picture once, which takes little beside corrupting it many times.
+
+    Raises:
+        DataError: Some cannot be read; names the first ones and counts all.
+    """
+    bad, total = [], len(pictures)
+    for done, (_, why) in enumerate(in_processes(_problem, pictures.paths, workers), start=1):
+        bad += [why] if why else []
+        progress("reading all pictures once", done, total)
+    if bad:
+        more = f" And {len(bad) - _MOST_NAMED} more." if len(bad) > _MOST_NAMED else ""
+        raise DataError(
+            f"{len(bad)} of {total} pictures cannot be read. Repair or remove them; nothing was "
+            f"written. {' '.join(sorted(bad)[:_MOST_NAMED])}{more}"
+        )
+
+
+def _problem(path: Path) -> str:
+    """Why a picture cannot be read; nothing if it can."""
+    try:
+        read_cropped(path, 0)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def bar_chart(
         if value is not None:
             marks.append(_mark("rect", slot, tip, x=left, y=y + 2, **size))
         label = "no row" if value is None else f"{value:,.{digits}f}"
-        name = shorten(name, 16)
+        name = shorten(name, 15)
         words.append(tag("text", name, x=left - 6, y=y + 13, data_end=True))
         words.append(
             tag("text", label, x=left + 5 + length, y=y + 13, class_="halo", data_slot=slot)
@@ -191,7 +191,7 @@ def heat_map(
     marks = []
     for index, (name, values) in enumerate(rows):
         y = top + index * step
-        label = shorten(name, 24)
+        label = shorten(name, 22)
         marks.append(tag("text", label, x=left - 6, y=y + 12, data_end=True))
         for c, value in enumerate(values):
             share = value / (max(finite[c], default=0) or 1) if math.isfinite(value) else 0.0
@@ -214,7 +214,7 @@ def heat_grid(
     marks = []
     for index, (name, values) in enumerate(rows):
         y = top + index * step
-        marks.append(tag("text", shorten(name, 24), x=left - 6, y=y + 12, data_end=True))
+        marks.append(tag("text", shorten(name, 22), x=left - 6, y=y + 12, data_end=True))
         for c, value in enumerate(values):
             if not math.isfinite(value):
                 continue
