@@ -47,7 +47,7 @@ ANGLES = ("0", "15", "30", "45", "60", "75")
 # Where target statistics do harm: in all layers, and in all but the last quarter of them.
 PARTLY = ("source", "bn", "bn:only=first(0.75)", "gprebn:only=first(0.75),theta=1.0")
 REMARKS = {  # what a reader of a table of trainings must know
-    ("RotatedMNIST", "mnist-gn"): "Settings: ERM, MMD and IRM were also trained with 32 images a "
+    ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images a "
     "domain and step, the others with 8 only, so MMD's lead is one of batch size. With 8 MMD ends "
     "at chance: its penalty counts the distance of every image to itself, 0, as one of 8, and is "
     "least where all features are equal. 400 steps are too few for the algorithms that learn more "
