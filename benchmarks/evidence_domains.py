@@ -45,7 +45,7 @@ TRAINED = ROWS / "domains-trained.jsonl"
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 ANGLES = ("0", "15", "30", "45", "60", "75")
 # Where target statistics do harm: in all layers, and in all but the last quarter of them.
-PARTLY = ("source", "bn", "bn:only=first(0.75)", "gprebn:only=first(0.75),theta=1.0")
+PARTLY = ("source", "bn", "bn:only=first(0.75)")
 REMARKS = {  # what a reader of a table of trainings must know
     ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images a "
     "domain and step, the others with 8 only, so MMD's lead is one of batch size. With 8 MMD ends "

@@ -25,7 +25,7 @@ ROWS = (
         *("tables", "method_table", "demo", "robustness", "domains", "plots"),
         *("runs", "diagnosis", "report"),
     ),
-    ("cli",),
+    ("cli", "__main__"),
 )
 RANK = {part: rank for rank, row in enumerate(ROWS) for part in row}
 WITHOUT_TORCH = ("metrics.py", "protocol.py", "tables.py", "suggest.py", "cli/__init__.py")
