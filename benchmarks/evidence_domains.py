@@ -53,11 +53,12 @@ REMARKS = {  # what a reader of a table of trainings must know
     "least where all features are equal. 400 steps are too few for the algorithms that learn more "
     "slowly (mixup, MixStyle, RSC, ARM, IRM); this shows that all twelve train, not which is best.",
 }
-LONG_STREAMS = """Not selected well: at rho 10, a rate of 0.01, GpreBN's cumulative statistics fall
-behind the parameters, and over the 292 batches of a target it goes under. The 7 batches of a
-validation split are too few to show that, so selection chose that rate for `gprebn+rt3a` on 45, and
-Tent's setting, which the ablation shares, for both targets. At rho 1 it has 82.6 and 96.8 %.
-Validation streams as long as the target, or a guard, would have told; both were off here.
+LONG_STREAMS = """Not selected well: at rho 10, a rate of 0.01, GpreBN goes under over the 292
+batches of a target; its cumulative statistics may fall behind the parameters, which was not
+tested. The 7 batches of a validation split are too few to show that, so selection chose that rate
+for `gprebn+rt3a` on 45, and Tent's setting, which the ablation shares, for both targets. At rho 1
+GpreBN has 82.6 and 96.8 %. Longer validation streams, or the guard, which benchmarks leave off,
+might have told.
 """
 RATES = {  # how the learning rate was chosen
     "efficientnet-lite0": "The rate is the better of 5e-5 and 2e-4 by validation after 60 steps "
