@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -380,6 +381,12 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     ablation = shown(capsys, "ablation", rows, "--form", "csv")
     assert "Only severity 5, which all methods met; left out: severity 1 2 3 4." in ablation
     assert "The paper's 17.7 and 42.1 seem to be of severity 5." in ablation
+    app(
+        ["plot", "severity", str(rows), "-o", str(tmp_path / "p.svg")], result_action="return_value"
+    )
+    assert "Left out, for they met other" in " ".join(
+        re.sub("<[^>]*>", " ", (tmp_path / "p.svg").read_text()).split()
+    )
     unfinished = [row for row in load_rows(rows) if row.cell.method != "tent"]
     unfinished += made_rows({"tent": 0.2}, [s for s in ALL_STREAMS if s != ("fog", 5)])
     save_rows(unfinished, rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from driftnorm.cli.table import chosen, having
+from driftnorm.cli.table import chosen, first_that_fits, having
 from driftnorm.cli.talking import Quiet
 from driftnorm.plots import PLOTS, draw, find_plot
 from driftnorm.records import load_rows
@@ -51,7 +51,11 @@ def plot(
     if not rows:
         raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
     found = chosen(having([row for path in rows for row in load_rows(path)], where), methods)
-    order = methods_of(found) if methods else VIEWS["summary"].methods
-    draw(make(in_order(found, order)), output)
+    usual = VIEWS["summary"].methods
+    if methods:
+        figure = make(in_order(found, methods_of(found)))
+    else:
+        figure = first_that_fits(make, in_order(found, usual), usual)
+    draw(figure, output)
     if not quiet:
         print(f"Saved {output}.")

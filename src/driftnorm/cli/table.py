@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -16,12 +16,15 @@ from driftnorm.cli.fitting import print_table
 from driftnorm.domains.collecting import RUN_VIEWS, RunView, load_runs
 from driftnorm.domains.views import DOMAIN_VIEWS
 from driftnorm.method_spec import parse_method
+from driftnorm.plots.figures import Figure
 from driftnorm.records import Row, load_rows
 from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, parts_of
 from driftnorm.robustness.views import VIEWS, View, find_view
 from driftnorm.tables import Table
 
-__all__ = ["table"]
+__all__ = ["first_that_fits", "table"]
+
+Shown = TypeVar("Shown", Table, Figure)
 
 
 def table(
@@ -88,19 +91,21 @@ def _made(
     if methods is not None:
         mine = chosen(every, methods)
         return view.make(in_order(mine, methods_of(mine)))
-    return _first_that_fits(view, in_order(every, view.methods))
+    return first_that_fits(view.make, in_order(every, view.methods), view.methods)
 
 
-def _first_that_fits(view: View, rows: Sequence[Row]) -> Table:
-    """The table of all rows, or of those that a table of its kind can be made of."""
+def first_that_fits(
+    make: Callable[[Sequence[Row]], Shown], rows: Sequence[Row], methods: Sequence[str]
+) -> Shown:
+    """What all rows make, or else those that a table or plot of this kind can be made of."""
     refusal = None
-    for part in parts_of(rows, view.methods):
+    for part in parts_of(rows, methods):
         try:
-            table = view.make(part.rows)
+            found = make(part.rows)
         except MixedRowsError as error:
             refusal = refusal or error  # that of all rows says most
         else:
-            return replace(table, note=table.note + part.note)
+            return replace(found, note=found.note + part.note)
     assert refusal is not None
     raise refusal
 
