@@ -30,7 +30,7 @@ from driftnorm.training import (
 )
 from driftnorm.training import robust as robust_module
 from driftnorm.training.evaluation import clean_accuracy
-from driftnorm.training.robust import MODEL_FILE, RESUME_FILE
+from driftnorm.training.robust import MODEL_FILE, RESUME_FILE, Outcome
 from driftnorm.training.start import starting_point
 
 STEPS = 16
@@ -296,7 +296,10 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_command_trains_reports_and_does_not_repeat(
-    tmp_path: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    files: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def command(**given: Any) -> str:
         train_robust(
@@ -316,6 +319,9 @@ def test_the_command_trains_reports_and_does_not_repeat(
     assert f"Saved{tmp_path / 'out' / MODEL_FILE}," in said.replace(" ", "")
     assert "% on clean test images after 2 of 2 steps" in said
     assert "There already:" in command()
+    instant = Outcome("finished", 2, 2, 0.0, 0.5, tmp_path / MODEL_FILE, earlier=True)
+    monkeypatch.setattr(RobustTraining, "run", lambda *_, **__: instant)
+    assert "(32 images)." in command()  # too fast for its rounded seconds: no rate, no error
     facts = open_checkpoint(tmp_path / "out" / MODEL_FILE).facts
     assert facts["run"]["settings"]["size"] == 4
     assert facts["run"]["optimization"]["learning_rate"] == 0.1

@@ -178,8 +178,10 @@ def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Pat
             "end yet. The same command with more --minutes goes on from there."
         )
     images = outcome.step * job.optimization.batch_size
+    # A run of a moment, read from its file, may have no duration.
+    rate = f", {images / outcome.seconds:.0f} a second" if outcome.seconds else ""
     verb = "There already:" if outcome.earlier else "Saved"
     console.print(
         f"{verb} {outcome.file}, {100 * outcome.accuracy:.2f} % on clean test images after {done} "
-        f"({images:,} images, {images / outcome.seconds:.0f} a second)."
+        f"({images:,} images{rate})."
     )
