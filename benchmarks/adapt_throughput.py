@@ -1,12 +1,12 @@
 """What `driftnorm adapt` costs beside plain inference; its memory; its start.
 
-    python benchmarks/adapt_throughput.py [--model resnet20] [--images 20000] [--rounds 5] \
-        [--loaders array folder] [--parts throughput start memory]
+    python benchmarks/adapt_throughput.py [--model resnet20] [--images 20000] [--batch 64] \
+        [--rounds 5] [--loaders array folder] [--picture 150] [--parts throughput start memory]
 
 Throughput: the run of `adapt --method bn` (adapting, comparing with the source, guard, CSV, saved
 states) against a bare loop over the same loader and the same network, in turns, so that both meet
 the same disturbances. Memory and start: real processes. A run adds a row to the rows; the page
-shows the latest of each network.
+shows the latest of each network and batch size.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, 
 from driftnorm.runs.adapting import Plan, adapt_stream, as_batch
 from driftnorm.tables import Column, Table
 
-BATCH = 64
 COLUMNS = (
     Column("loader", align="left"),
     Column("plain images/s", decimals=0),
@@ -86,23 +85,27 @@ def settle(network: nn.Module, pixels: np.ndarray) -> None:
     head[1].bias.sub_(network(x).mean(dim=0))
 
 
-def write_folder(folder: Path, pixels: np.ndarray) -> Path:
+def write_folder(folder: Path, pixels: np.ndarray, side: int) -> Path:
     folder.mkdir()
     for number, image in enumerate(pixels):
-        Image.fromarray(image).save(folder / f"{number:06}.jpg", quality=90)
+        picture = Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC)
+        picture.save(folder / f"{number:06}.jpg", quality=90)
     return folder
 
 
-def plain(network: nn.Module, inputs: Inputs, wanted: Preprocessing) -> None:
-    stream = inputs.stream(wanted, ahead=BATCH)
+def plain(network: nn.Module, inputs: Inputs, wanted: Preprocessing, batch_size: int) -> None:
+    stream = inputs.stream(wanted, ahead=batch_size)
     with torch.no_grad():
-        while batch := [*islice(stream, BATCH)]:
+        while batch := [*islice(stream, batch_size)]:
             pixels = [item.pixels for item in batch if item.pixels is not None]
             network(as_batch(pixels, network)).argmax(dim=1).tolist()
 
 
-def adapting(network: nn.Module, inputs: Inputs, wanted: Preprocessing, out: Path) -> None:
-    plan = Plan(out, wanted, tuple(map(str, range(1000))), {"method": "bn"}, BATCH, fresh=True)
+def adapting(
+    network: nn.Module, inputs: Inputs, wanted: Preprocessing, batch_size: int, out: Path
+) -> None:
+    classes = tuple(map(str, range(1000)))
+    plan = Plan(out, wanted, classes, {"method": "bn"}, batch_size, fresh=True)
     adapt_stream(driftnorm.adapt(network, "bn", seed=0), network, inputs, plan)
 
 
@@ -115,19 +118,20 @@ def seconds_of(work: object, *arguments: object) -> tuple[float, float]:
 
 
 def throughput(
-    network: nn.Module, wanted: Preprocessing, data: Path, count: int, rounds: int
+    network: nn.Module, wanted: Preprocessing, data: Path, given: argparse.Namespace
 ) -> dict[str, Any]:
     inputs, out = open_inputs(data), data.parent / "speed.csv"
+    how = (inputs, wanted, given.batch)
     training = copy.deepcopy(network).train()
-    plain(network, inputs, wanted)  # once unmeasured
+    plain(network, *how)  # once unmeasured
     bare, ours, torchs = [], [], []
-    for _ in range(rounds):
-        bare.append(seconds_of(plain, network, inputs, wanted))
-        ours.append(seconds_of(adapting, network, inputs, wanted, out))
-        torchs.append(seconds_of(plain, training, inputs, wanted))
+    for _ in range(given.rounds):
+        bare.append(seconds_of(plain, network, *how))
+        ours.append(seconds_of(adapting, network, *how, out))
+        torchs.append(seconds_of(plain, training, *how))
     return {
         "loader": inputs.kind,
-        "images": count,
+        "images": given.images,
         "plain": bare,
         "adapt": ours,
         "torch": torchs,
@@ -179,7 +183,7 @@ def measure(given: argparse.Namespace, home: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "network": given.model,
         "side": wanted.size,
-        "batch": BATCH,
+        "batch": given.batch,
         "about": f"{platform.machine()}, {torch.get_num_threads()} threads, torch "
         f"{torch.__version__}, driftnorm {driftnorm.__version__}, random images and weights",
         "command": f"python {shlex.join(sys.argv)}",
@@ -191,10 +195,9 @@ def measure(given: argparse.Namespace, home: Path) -> dict[str, Any]:
             if loader == "array":
                 np.savez(data, images=pixels[: given.images])
             else:
-                data = write_folder(home / "folder", pixels[: given.images])
-            found["throughput"].append(
-                throughput(network, wanted, data, given.images, given.rounds)
-            )
+                side = given.picture or wanted.size
+                data = write_folder(home / "folder", pixels[: given.images], side)
+            found["throughput"].append(throughput(network, wanted, data, given))
     file = home / "model.safetensors"
     classes = [str(number) for number in range(MODELS[given.model].classes)]
     save_checkpoint(file, network, architecture=given.model, classes=classes, preprocessing=wanted)
@@ -239,8 +242,9 @@ def section(measured: dict[str, Any]) -> str:
 
 
 def page(rows: Path) -> str:
-    """The page about every network that the rows hold, from its latest run."""
-    latest = {m["network"]: m for m in map(json.loads, rows.read_text().splitlines())}
+    """The page about every network and batch size that the rows hold, from its latest run."""
+    found = [*map(json.loads, rows.read_text().splitlines())]
+    latest = {(m["network"], m["side"], m["batch"]): m for m in found}
     return "\n".join([HEAD.format(rows=rows.name), *map(section, latest.values())])
 
 
@@ -250,7 +254,9 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--size", type=int, help="side of the images, if not the network's own")
+    parser.add_argument("--picture", type=int, help="side of the folder's pictures, if another")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--loaders", nargs="+", choices=LOADERS, default=LOADERS)
     parser.add_argument("--rows", type=Path, default=Path("docs/rows/adapt-throughput.jsonl"))

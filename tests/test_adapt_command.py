@@ -175,14 +175,18 @@ def test_a_stopped_run_goes_on_to_the_same_end(home: Path, method: str) -> None:
         assert outcome.record[key] == whole.record[key], key
 
 
-@pytest.mark.parametrize(("seconds", "states"), [(0.0, 14), (1e9, 2)])
-def test_states_are_saved_by_the_clock(
-    home: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, states: int
+@pytest.mark.parametrize(
+    ("seconds", "share", "states"), [(0.0, 1e9, 14), (1e9, 1e9, 2), (0.0, 1e-9, 3)]
+)
+def test_states_are_saved_by_the_clock_and_less_often_where_it_takes_long(
+    home: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, share: float, states: int
 ) -> None:
     saved = []
     monkeypatch.setattr(adapting, "SAVE_SECONDS", seconds)
+    monkeypatch.setattr(adapting, "SAVE_SHARE", share)
     monkeypatch.setattr(adapting, "save_state", lambda *about: saved.append(about))
-    # 13 batches: a state before the first, and one after each, or one at the end.
+    # 13 batches: a state before the first, and one after each; or one at the end; or one after
+    # the first and one at the end.
     stream(home, drifting(250), "clock.csv", every=None)
     assert len(saved) == states
 

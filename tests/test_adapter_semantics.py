@@ -132,7 +132,7 @@ def test_what_counts_as_a_batch(count: Any, expected: int, network: Build, batch
     for seen, x in enumerate(data, start=1):
         adapter(x)
         for layer in adapter.converted.layers.values():
-            assert int(layer.tracked_batches) == seen * expected
+            assert layer.tracked.batches == seen * expected
     # The first layer sees the same activations at every step, so its average is known.
     inputs = [adapter.converted.network.conv1(x) for x in data]
     average = torch.stack([h.mean(dim=(0, 2, 3)) for h in inputs]).mean(dim=0)
@@ -199,7 +199,7 @@ def test_selection_follows_the_forward_order(
     source._modules["bn1"] = source._modules.pop("bn1")
     adapter = adapt(source, "tent", only=only, lr=0.1, guard="off")
     adapter(batches()[0])
-    assert {n for n, layer in adapter.converted.layers.items() if layer.tracked_batches} == chosen
+    assert {n for n, layer in adapter.converted.layers.items() if layer.tracked.batches} == chosen
     trained = {
         n.split(".")[0] for n, p in adapter.converted.network.named_parameters() if p.requires_grad
     }

@@ -18,6 +18,7 @@ from driftnorm.data.image_set import DataError
 from driftnorm.inputs import Inputs, Item, Survey, open_inputs
 from driftnorm.inputs.contents import Raw
 from driftnorm.inputs.decoding import decoded
+from driftnorm.inputs.streaming import TOGETHER
 from driftnorm.models import Preprocessing
 
 WANTED = Preprocessing((0.5,) * 3, (0.2,) * 3, 8)
@@ -141,12 +142,13 @@ def test_decoding_ahead_is_bounded() -> None:
         def survey(self) -> Survey:
             return Survey(None)
 
-    endless = Endless(Path())
-    stream = endless.stream(WANTED, ahead=5)
-    for number in range(1, 50):
-        assert next(stream).name == str(number)
-        assert endless.taken <= number + 5
-    stream.close()
+    for ahead, most in ((5, 10), (32, 32 + TOGETHER), (0, 1)):
+        endless = Endless(Path())
+        stream = endless.stream(WANTED, ahead=ahead)
+        for number in range(1, 50):
+            assert next(stream).name == str(number)
+            assert endless.taken < number + most
+        stream.close()
 
 
 # --------------------------------------------------------------------------- folders

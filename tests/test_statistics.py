@@ -96,7 +96,10 @@ def assert_moments(actual, expected, tolerance=1e-12):
 
 
 def identical(left, right):
-    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+    return all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(left, right, strict=True)
+    )
 
 
 # ---------------------------------------------------------------- every kind
@@ -115,7 +118,7 @@ def test_each_batch_is_normalised_as_the_formula_says(kind, seed):
 def test_propose_is_pure(kind):
     stream = draw_stream(4)
     _, tracked = replay(kind, stream[:3])
-    state, batch = Tracked(*(t.clone() for t in tracked)), stream[3]
+    state, batch = tracked._replace(mean=tracked.mean.clone(), var=tracked.var.clone()), stream[3]
     given_batch = Moments(batch.mean.clone(), batch.var.clone(), batch.values, batch.samples)
     given_source = Moments(SOURCE.mean.clone(), SOURCE.var.clone())
     first = kind.propose(state, given_batch, given_source)
@@ -133,8 +136,7 @@ def test_propose_is_pure(kind):
 def test_every_batch_counts_once_unless_nothing_is_tracked(kind):
     _, tracked = replay(kind, draw_stream(5))
     remembers = kind.uses_batch and not (isinstance(kind, Mixture) and kind.of == Source())
-    assert int(tracked.batches) == (5 if remembers else 0)
-    assert tracked.batches.dtype == torch.int64
+    assert tracked.batches == (5 if remembers else 0)
 
 
 @every_kind

@@ -98,7 +98,7 @@ def test_shared_blocks_stay_shared(batches: Draw) -> None:
         assert network[0][0] is network[0][2]
         assert network[0][0][1] is network[0][2][1]
     first = next(iter(adapter.converted.layers.values()))
-    assert int(first.tracked_batches) == 2  # once for each use in the pass
+    assert first.tracked.batches == 2  # once for each use in the pass
 
 
 def test_deeply_nested_network(batches: Draw) -> None:

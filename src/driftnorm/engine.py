@@ -156,7 +156,8 @@ class RecipeAdapter(Adapter):
             )
         with self._lock, torch.inference_mode(False), self._own_randomness():
             check_input(x, self.converted.network)
-            return self._serve(Call(*tree_map(own_tensor, (x, args, kwargs))))
+            given = tree_map(own_tensor, (args, kwargs)) if args or kwargs else ()
+            return self._serve(Call(own_tensor(x), *given))
 
     @torch.inference_mode(False)
     def reset(self) -> None:
@@ -258,7 +259,7 @@ class RecipeAdapter(Adapter):
         answer, head = self._answer(output)
         proposed = [p for layer in self._layers.values() if (p := layer.pending) is not None]
         # Put together first: a sum for each of them costs more than all numbers are worth.
-        if proposed and not is_finite([torch.cat([t for p in proposed for t in (p.mean, p.var)])]):
+        if proposed and not is_finite([torch.cat([t for p in proposed for t in p[:2]])]):
             raise _Refused("the batch makes the statistics of a layer non-finite")
         signals = read_signals(logits)
         self._look(call, logits, signals)
@@ -269,7 +270,7 @@ class RecipeAdapter(Adapter):
         self.batches += 1
         about = (signals.entropy, signals.spread, loss)
         self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
-        return tree_map(_detached, answer)
+        return _detached(answer) if isinstance(answer, Tensor) else tree_map(_detached, answer)
 
     def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:
         """Warn about the batch; stop it if the guard finds that the source would do better."""

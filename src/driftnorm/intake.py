@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -54,7 +56,7 @@ def _reads_integers(network: nn.Module) -> bool:
     return any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
 
 
-def own_tensor(value: object) -> object:
+def own_tensor(value: Any) -> Any:
     """A tensor that autograd may use: detached, and copied out of inference mode."""
     if not isinstance(value, Tensor):
         return value

@@ -8,7 +8,7 @@ state with :meth:`AdaptiveBatchNorm.commit`, or forgets it by opening the next p
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ GradientPath: TypeAlias = Literal["preserved", "detached"]
 Mode: TypeAlias = Literal["adapt", "settled", "source"]
 
 _STATISTICS_BUFFERS = ("source_mean", "source_var", "tracked_mean", "tracked_var")
-_TRACKED_BUFFERS = ("tracked_mean", "tracked_var", "tracked_batches")
+_BATCHES = "tracked_batches"  # in a state dict
 
 
 class AdaptiveBatchNorm(nn.Module):
@@ -50,7 +50,6 @@ class AdaptiveBatchNorm(nn.Module):
     source_var: Tensor | None
     tracked_mean: Tensor
     tracked_var: Tensor
-    tracked_batches: Tensor
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class AdaptiveBatchNorm(nn.Module):
         empty = Tracked.empty(torch.empty(channels, dtype=dtype, device=device))
         self.register_buffer("tracked_mean", empty.mean)
         self.register_buffer("tracked_var", empty.var)
-        self.register_buffer("tracked_batches", empty.batches)
+        self._batches = empty.batches
         self._pending: Tracked | None = None
 
     @property
@@ -95,11 +94,12 @@ class AdaptiveBatchNorm(nn.Module):
     @property
     def tracked(self) -> Tracked:
         """The committed state. Replaced as a whole, never changed in place."""
-        return Tracked(self.tracked_mean, self.tracked_var, self.tracked_batches)
+        buffers: dict[str, Any] = self._buffers  # nn.Module's way to them costs more
+        return Tracked(buffers["tracked_mean"], buffers["tracked_var"], self._batches)
 
     @tracked.setter
     def tracked(self, state: Tracked) -> None:
-        self._buffers.update(zip(_TRACKED_BUFFERS, state, strict=True))
+        self._keep(state)
 
     @property
     def pending(self) -> Tracked | None:
@@ -113,12 +113,17 @@ class AdaptiveBatchNorm(nn.Module):
     def commit(self) -> None:
         """Make the last proposal the state."""
         if self._pending is not None:
-            self._buffers.update(zip(_TRACKED_BUFFERS, self._pending, strict=True))
+            self._keep(self._pending)
             self._propose(None)
 
+    # At every batch and layer: nn.Module's way of setting things costs as much as a kernel.
+
     def _propose(self, state: Tracked | None) -> None:
-        # At every batch and layer: nn.Module's way of setting things costs as much as a kernel.
         self.__dict__["_pending"] = state
+
+    def _keep(self, state: Tracked) -> None:
+        buffers = self._buffers
+        buffers["tracked_mean"], buffers["tracked_var"], self.__dict__["_batches"] = state
 
     def forget(self) -> None:
         """Back to nothing seen."""
@@ -140,7 +145,7 @@ class AdaptiveBatchNorm(nn.Module):
         return y if self.tail is None else self.tail(y)
 
     def _normalized(self, x: Tensor) -> Tensor:
-        affine = (self.weight, self.bias, self.eps)
+        affine = (self._parameters["weight"], self._parameters["bias"], self.eps)
         # One value a channel has no variance: such a batch says nothing about the statistics.
         measurable = x.numel() // self.num_features > 1
         if self.mode == "adapt" and measurable:
@@ -165,7 +170,7 @@ class AdaptiveBatchNorm(nn.Module):
             return self.source if self.mode == "source" else self.settled()
         if x.numel() == 0:  # any numbers will do for no values
             return Moments(self.tracked_mean, torch.ones_like(self.tracked_mean))
-        if self.mode == "source" or int(self.tracked_batches) == 0:
+        if self.mode == "source" or self._batches == 0:
             # A network that was trained without running statistics uses the batch's own.
             return batch_moments(x)
         return self.settled()
@@ -186,6 +191,28 @@ class AdaptiveBatchNorm(nn.Module):
                     self._buffers[name] = before.to(device=after.device, dtype=wide)
         self._pending = None
         return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + _BATCHES] = torch.tensor(self._batches)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        *rest: Any,
+    ) -> None:
+        given = state_dict.pop(prefix + _BATCHES, None)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, *rest
+        )
+        if given is not None:
+            self._batches = int(given)
+        elif strict:
+            missing_keys.append(prefix + _BATCHES)
 
     def extra_repr(self) -> str:
         """The choices of this layer."""

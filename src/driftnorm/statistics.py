@@ -30,13 +30,12 @@ class Tracked(NamedTuple):
 
     mean: Tensor
     var: Tensor
-    batches: Tensor
+    batches: int = 0
 
     @classmethod
     def empty(cls, like: Tensor) -> Tracked:
         """Nothing seen yet, for as many channels as ``like`` has."""
-        count = torch.zeros((), dtype=torch.int64, device=like.device)
-        return cls(torch.zeros_like(like), torch.zeros_like(like), count)
+        return cls(torch.zeros_like(like), torch.zeros_like(like))
 
 
 class Statistics(ABC):
@@ -70,13 +69,9 @@ class Statistics(ABC):
 
     def settled(self, tracked: Tracked, source: Moments | None) -> Moments:
         """The fixed statistics that stand for the stream so far (the source before any batch)."""
-        if source is None:
-            return Moments(tracked.mean, tracked.var)
-        unseen = tracked.batches == 0
-        return Moments(
-            torch.where(unseen, source.mean, tracked.mean),
-            torch.where(unseen, source.var, tracked.var),
-        )
+        if source is not None and tracked.batches == 0:
+            return source
+        return Moments(tracked.mean, tracked.var)
 
 
 def _given(source: Moments | None) -> Moments:
@@ -88,7 +83,7 @@ def _given(source: Moments | None) -> Moments:
     return source
 
 
-def _average(tracked: Tracked, batch: Moments, weight: Tensor) -> Tracked:
+def _average(tracked: Tracked, batch: Moments, weight: float) -> Tracked:
     return Tracked(
         torch.lerp(tracked.mean, batch.mean, weight),
         torch.lerp(tracked.var, batch.var, weight),
@@ -96,11 +91,9 @@ def _average(tracked: Tracked, batch: Moments, weight: Tensor) -> Tracked:
     )
 
 
-def _cumulative_weight(tracked: Tracked) -> Tensor:
+def _cumulative_weight(tracked: Tracked) -> float:
     """Weight 1 / n, with n counted including this batch (eq. 9)."""
-    count, dtype = tracked.batches + 1, tracked.mean.dtype
-    # A whole number's reciprocal is of the default type: mostly the right one, and a call less.
-    return (count if dtype == torch.get_default_dtype() else count.to(dtype)).reciprocal()
+    return 1 / (tracked.batches + 1)
 
 
 @dataclass(frozen=True)
@@ -188,33 +181,23 @@ class Running(Statistics):
     def propose(  # noqa: D102
         self, tracked: Tracked, batch: Moments, source: Moments | None
     ) -> tuple[Moments, Tracked]:
-        first = tracked.batches == 0
-        if self.start == "source":
-            begin = _given(source)
-            tracked = Tracked(
-                torch.where(first, begin.mean, tracked.mean),
-                torch.where(first, begin.var, tracked.var),
-                tracked.batches,
-            )
-        after = self._updated(tracked, batch, first)
+        if tracked.batches == 0 and self.start == "source":
+            tracked = Tracked(*_given(source)[:2])
+        after = self._updated(tracked, batch)
         if self.update == "before":
             return Moments(after.mean, after.var), after
-        if self.start == "source":
-            return Moments(tracked.mean, tracked.var), after
-        lagged = Moments(
-            torch.where(first, batch.mean, tracked.mean), torch.where(first, batch.var, tracked.var)
-        )
-        return lagged, after
+        if tracked.batches == 0 and self.start == "batch":
+            return batch, after
+        return Moments(tracked.mean, tracked.var), after
 
-    def _updated(self, tracked: Tracked, batch: Moments, first: Tensor) -> Tracked:
+    def _updated(self, tracked: Tracked, batch: Moments) -> Tracked:
         if self.unbiased:
             if batch.values < 2:
                 raise ValueError("`batch.values` must be at least 2 for an unbiased variance.")
             batch = batch._replace(var=batch.var * (batch.values / (batch.values - 1)))
-        weight = _cumulative_weight(tracked)
-        if self.momentum is not None:
-            constant = torch.full_like(weight, self.momentum)
-            weight = constant if self.start == "source" else torch.where(first, 1.0, constant)
+        weight = self.momentum
+        if weight is None or (tracked.batches == 0 and self.start == "batch"):
+            weight = _cumulative_weight(tracked)  # 1 for the first batch
         if self.average == "var":
             return _average(tracked, batch, weight)
         roots = _average(

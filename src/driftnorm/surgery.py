@@ -210,7 +210,7 @@ def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
         ("bias", layer.bias),
     ]
     # Without source statistics and before any batch, the layer goes on using each batch's own.
-    has_statistics = layer.source is not None or int(layer.tracked_batches) > 0
+    has_statistics = layer.source is not None or layer.tracked.batches > 0
     if has_statistics:
         settled = layer.settled()
         values += [("running_mean", settled.mean), ("running_var", settled.var)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ __all__ = ["Learner", "Undo", "is_finite"]
 def is_finite(tensors: list[Tensor]) -> bool:
     """Whether all numbers are finite, with one synchronisation and no full-size temporary."""
     sums = [t.detach().sum(dtype=statistics_dtype(t.dtype)) for t in tensors if t.numel()]
+    if len(sums) == 1:
+        return math.isfinite(sums[0].item())
     return not sums or bool(torch.isfinite(torch.stack(sums)).all())
 
 

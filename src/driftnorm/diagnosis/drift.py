@@ -85,7 +85,7 @@ class Drift:
         return self.chance * math.sqrt(self.images / batch_size)
 
 
-def channel_distance(source: Moments, target: Moments, eps: float) -> Tensor:
+def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> Tensor:
     """Wasserstein distance per channel in deviations of the source; see the module's formula."""
     deviation = (source.var.double() + eps).sqrt()
     other = (target.var.double() + eps).sqrt()

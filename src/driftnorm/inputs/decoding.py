@@ -37,10 +37,10 @@ def decoded(content: Content, wanted: Preprocessing) -> Pixels:
     if isinstance(content, np.ndarray):
         return _from_array(content, wanted)
     if isinstance(content, Path):
-        mode, length = content.stat()[stat.ST_MODE], content.stat()[stat.ST_SIZE]
-        if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
+        about = content.stat()
+        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait for ever
             raise UnusableImageError("not a regular file")
-        if length == 0:
+        if about.st_size == 0:
             raise UnusableImageError("the file is empty")
         with Image.open(content) as picture:
             return np.asarray(_fitted(_colours(picture), wanted))

@@ -6,17 +6,19 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from driftnorm.data.processes import available_cores
-from driftnorm.inputs.contents import Pixels, Raw
+from driftnorm.inputs.contents import Content, Pixels, Raw
 from driftnorm.inputs.decoding import decoded, described
 from driftnorm.models.normalized import Preprocessing
 
 __all__ = ["Inputs", "Item", "Survey"]
 
 MOST_THREADS = 8
+TOGETHER = 8  # images a task: handing a task to a thread costs as much as a small image
 
 
 class Item(NamedTuple):
@@ -77,24 +79,29 @@ class Inputs(ABC):
         Args:
             wanted: Size and resampling.
             starting_at: Position of the first one.
-            ahead: So many are decoded before they are asked for.
+            ahead: So many are decoded before they are asked for, and a task more.
         """
-        waiting: deque[tuple[str, Future[Pixels]]] = deque()
+        waiting: deque[Future[list[Item]]] = deque()
         threads = max(2, min(MOST_THREADS, available_cores()))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="driftnorm-decode")
+        raw, together = self.raw(starting_at), max(1, min(TOGETHER, ahead))
         try:
-            for name, content in self.raw(starting_at):
-                waiting.append((name, pool.submit(decoded, content, wanted)))
-                if len(waiting) > ahead:
-                    yield _item(*waiting.popleft())
+            while few := [*islice(raw, together)]:
+                waiting.append(pool.submit(_items, few, wanted))
+                if len(waiting) * together > ahead:
+                    yield from waiting.popleft().result()
             while waiting:
-                yield _item(*waiting.popleft())
+                yield from waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _item(name: str, future: Future[Pixels]) -> Item:
+def _items(few: list[Raw], wanted: Preprocessing) -> list[Item]:
+    return [_item(name, content, wanted) for name, content in few]
+
+
+def _item(name: str, content: Content, wanted: Preprocessing) -> Item:
     try:
-        return Item(name, future.result())
+        return Item(name, decoded(content, wanted))
     except Exception as error:  # a damaged picture can make its decoder fail in any way
         return Item(name, None, described(error))

@@ -29,7 +29,9 @@ from driftnorm.runs.summary import summarized
 
 __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 
-SAVE_SECONDS = 2.0  # of work that a kill may cost; writing a state takes about 15 ms
+# Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
+# saving takes at most one part in 200 of the time.
+SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 200
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Plan:
         settings: What the run is of, fit for JSON; a run goes on only with the same ones.
         batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
             no other image into another batch.
-        every: Batches between saved states; None saves every two seconds.
+        every: Batches between saved states; None saves every two seconds, or less often where
+            writing a state takes long.
         fresh: Start over, whatever is there.
     """
 
@@ -205,6 +208,7 @@ class _Session:
         plan, state = self.plan, self.state
         begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
         unsaved, saved_at, stopped = 0, begun, False
+        pause = SAVE_SECONDS
         items = self.inputs.stream(
             plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
         )
@@ -218,10 +222,11 @@ class _Session:
                 on_batch(self._snapshot(speed, entropy))
                 unsaved += 1
                 stopped = should_stop()
-                due = now - saved_at > SAVE_SECONDS if plan.every is None else unsaved >= plan.every
+                due = now - saved_at > pause if plan.every is None else unsaved >= plan.every
                 if due or stopped:
                     save_state(plan.state_file, state, self.adapter)
-                    unsaved, saved_at = 0, now
+                    unsaved, saved_at = 0, time.perf_counter()
+                    pause = max(SAVE_SECONDS, (saved_at - now) / SAVE_SHARE)
         if unsaved:
             save_state(plan.state_file, state, self.adapter)
         return not stopped
@@ -257,7 +262,7 @@ class _Session:
         comparison, last = self.state.comparison, self.adapter.last
         asked = None if last is None else last.source  # by the guard: it need not be asked again
         if asked is None:
-            if not comparison.wants(self.state.position // self.plan.batch_size):
+            if not comparison.wants(self.state.position):
                 return
             with torch.no_grad():
                 asked = self.source(x[:COMPARED_IMAGES])

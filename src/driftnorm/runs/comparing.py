@@ -11,10 +11,12 @@ from driftnorm.runs.thumbnails import thumbnail
 
 __all__ = ["COMPARED_IMAGES", "Comparison"]
 
-# Every batch until so many images are compared: a short run is judged by more than one batch.
-# Then one batch in 32, which with 32 images of 64 costs 1.6 % of the forward passes.
-ENOUGH = 128
-COMPARED_IMAGES, COMPARE_EVERY = 32, 32
+# Every batch until so many images are compared: a short run is judged by more than one batch. The
+# guard asks about as many in the first three.
+# Then one image in a hundred, those included that the guard asks about anyway: at most 1 % of the
+# forward passes.
+ENOUGH, SHARE = 96, 0.01
+COMPARED_IMAGES = 32  # of a batch, at most
 MOST_EXAMPLES = 12
 
 
@@ -37,9 +39,9 @@ class Comparison:
     judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
     examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
-    def wants(self, batch: int) -> bool:
-        """Whether the source should be asked about the batch of this number, from 0 on."""
-        return self.images < ENOUGH or batch % COMPARE_EVERY == 0
+    def wants(self, seen: int) -> bool:
+        """Whether the source should be asked about the next batch, after so many images."""
+        return self.images < max(ENOUGH, SHARE * seen)
 
     def add(
         self,

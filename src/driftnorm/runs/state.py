@@ -64,7 +64,7 @@ class RunState:
 
 def save_state(file: Path, state: RunState, adapter: Adapter) -> None:
     """Write both, or neither."""
-    facts = json.dumps(dataclasses.asdict(state)).encode()
+    facts = json.dumps(vars(state), default=vars).encode()  # `asdict` would copy every point
     tensor = torch.frombuffer(bytearray(facts), dtype=torch.uint8)
     _write(file, {**adapter.state_dict(), FACTS: tensor})
 
