@@ -22,6 +22,7 @@ from driftnorm.cli.corrupt import corrupt
 from driftnorm.cli.data import app, check
 from driftnorm.cli.progress import Bar
 from driftnorm.cli.train_domains import train_domains
+from driftnorm.cli.training_flags import TrainingFlags
 from driftnorm.data.cifar_c import load_cifar_c
 from driftnorm.data.image_set import DataError
 from driftnorm.data.sources import DATASETS
@@ -120,10 +121,11 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
     ]
     run("check", "own", "mine", "--quiet")
     assert capsys.readouterr().out == ""
-    small = {"backbone": "resnet18", "batch_norm": "trained", "size": 32, "batch_size": 2}
+    small = {"size": 32, "batch_size": 2, "cache": "cache"}
+    training = TrainingFlags(backbone="resnet18", batch_norm="trained", steps=1)
     for number, data in enumerate(("mine", "own:mine")):
         out = toy / str(number)
-        train_domains(data=data, test_domain=["photo"], steps=1, out=out, cache="cache", **small)
+        train_domains(data=data, test_domain=["photo"], training=training, out=out, **small)
         assert (out / "last.safetensors").is_file()
     capsys.readouterr()
     (toy / "mine" / "photo" / "notes.txt").write_text("")

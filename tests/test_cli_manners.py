@@ -81,6 +81,30 @@ def test_a_device_that_is_not_there(
     assert {path.name for path in tmp_path.iterdir()} == {"x.npz", "w.safetensors"}
 
 
+@pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("adapt resnet20 x.npz --methd bn", "Unknown option: --methd. Did you mean --method?"),
+        ("adapt resnet20", 'Command "adapt" parameter'),
+        ("adapt resnet20 x.npz --batch-size many", '"many"'),
+        ("adpt", '"adpt"'),
+        ("train domains --data x --test-domain y --precision half", '"half"'),
+    ],
+)
+def test_a_slip_in_a_command_is_told_in_one_line(
+    words: str, told: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["driftnorm", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("driftnorm: ")
+    assert told in said
+    assert said.count("\n") == 1
+
+
 def test_a_reader_that_has_had_enough_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)

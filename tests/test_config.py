@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -19,7 +19,6 @@ from safetensors.torch import load_file, save_file
 
 import driftnorm
 from driftnorm.cli import app, main
-from driftnorm.cli.network_flags import NetworkFlags
 from driftnorm.cli.run import REPEATABLE, parse_config, run
 from driftnorm.data.digits import load_digits
 from driftnorm.models import build
@@ -162,6 +161,14 @@ def last_choice(hint: Any) -> Any:
     return None
 
 
+def filled(shared: Any) -> Any:
+    """Flags that several commands share, each with a value."""
+    hints = get_type_hints(shared)
+    return shared(
+        **{f.name: last_choice(hints[f.name]) or value_for(str(f.type)) for f in fields(shared)}
+    )
+
+
 @pytest.mark.parametrize("command", REPEATABLE)
 def test_every_argument_of_every_command_comes_back(command: str, tmp_path: Path) -> None:
     _, apps, _ = app.parse_commands(command.split())
@@ -169,8 +176,8 @@ def test_every_argument_of_every_command_comes_back(command: str, tmp_path: Path
     assert function is not None
     parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
     given = {
-        name: NetworkFlags(**{f.name: value_for(str(f.type)) for f in fields(NetworkFlags)})
-        if hints[name] is NetworkFlags
+        name: filled(hints[name])
+        if is_dataclass(hints[name])
         else False
         if name in ("quiet", "as_json")
         else last_choice(hints[name]) or value_for(str(p.annotation))

@@ -95,17 +95,17 @@ EMPTY = GuardState(torch.zeros(0), 0, torch.zeros(0), 0, 1.0, 0)
 @torch.no_grad()
 def read_signals(logits: Tensor) -> Signals:
     """Entropy and class spread of predictions of shape ``(N, K)`` or ``(N, K, ...)``."""
-    log_p = logits.detach().float().movedim(1, -1).flatten(0, -2).log_softmax(dim=-1)
-    samples, classes = log_p.shape
-    labels = log_p.argmax(dim=1)
+    if logits.dim() > 2:
+        logits = logits.movedim(1, -1).flatten(0, -2)
+    samples, classes = logits.shape
+    labels = logits.argmax(dim=1)
     # Of the labels, not of the probabilities: an unsure network is not a varied one.
     marginal = torch.bincount(labels, minlength=classes) / samples
-    entropy, spread = torch.stack(
-        [-(log_p.exp() * log_p).sum(dim=1).mean(), torch.special.entr(marginal).sum()]
-    ).tolist()
+    entropies = torch.special.entr(logits.float().softmax(dim=1)).sum()
+    entropy, spread = torch.stack([entropies, torch.special.entr(marginal).sum()]).tolist()
     # A batch smaller than the number of classes cannot show them all.
     most = math.log(max(min(samples, classes), 2))
-    return Signals(entropy / math.log(max(classes, 2)), spread / most, marginal, labels)
+    return Signals(entropy / samples / math.log(max(classes, 2)), spread / most, marginal, labels)
 
 
 def divergence(marginal: Tensor, other: Tensor) -> float:

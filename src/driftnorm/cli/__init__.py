@@ -110,7 +110,7 @@ def main() -> None:
     """Entry point: errors of use in one line, Ctrl-C without a traceback."""
     try:
         try:
-            app()
+            app(exit_on_error=False, print_error=False)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has had enough
@@ -119,6 +119,10 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept.", file=sys.stderr)
         sys.exit(130)
+    except cyclopts.CycloptsError as error:
+        # Its own panel is for terminals: in a log, a line can be searched for.
+        print(f"driftnorm: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"driftnorm: {error}", file=sys.stderr)
         sys.exit(2)

@@ -13,12 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from driftnorm.cli.bench_robustness import Many
 from driftnorm.cli.concluding import Quiet, open_console
 from driftnorm.cli.progress import Bar
+from driftnorm.cli.training_flags import DEFAULTS, Shared
 from driftnorm.data.processes import checked_workers
 from driftnorm.domains.arrays import DomainArrays
-from driftnorm.domains.network import BatchNormMode
-from driftnorm.domains.plans import PlanOptions
 from driftnorm.domains.sweep import FAILED, Job, Sweep, estimated_seconds
-from driftnorm.domains.training import Features, Precision
 from driftnorm.launch import LAUNCHERS
 from driftnorm.runs.config import keep_config
 
@@ -33,17 +31,9 @@ def sweep_domains(
     hparams: int = 20,
     trials: int = 3,
     leave_one_out: bool = False,
-    backbone: str | None = None,
-    weights: str | None = None,
-    batch_norm: BatchNormMode | None = None,
-    features: Features = "trained",
-    precision: Precision = "float32",
-    evaluate_images: int | None = None,
+    training: Shared = DEFAULTS,
     size: int = 224,
-    steps: int | None = None,
-    evaluate_every: int | None = None,
     every_split: bool = True,
-    augmented_validation: bool = False,
     hours: float | None = None,
     dry_run: bool = False,
     workers: int | None = None,
@@ -70,29 +60,10 @@ def sweep_domains(
         Splits of the data, each with draws of its own.
     leave_one_out
         Train also without every two domains, which selected-leave-one-out needs.
-    backbone
-        resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn; default:
-        resnet50, for digits mnist-gn.
-    weights
-        A file of pre-trained weights, or "timm", "torchvision", "package".
-    batch_norm
-        frozen, trained or fused; default: frozen, for digits trained.
-    features
-        trained, or fixed: only the classifier is trained.
-    precision
-        float32, or bfloat16 for the steps (weights and evaluations stay in float32).
-    evaluate_images
-        At most so many images of each split are evaluated while training; default: all.
     size
         Side of the images in pixels.
-    steps
-        Default: 5001.
-    evaluate_every
-        Steps between evaluations; default: 300, for digits and SWAD 100.
     every_split
         Evaluate every split of every domain; the tables selected-* need the target's.
-    augmented_validation
-        Augment held-out images of training domains, as DomainBed does.
     hours
         Time budget: then no training starts, and those at work stop; the same command goes on.
     dry_run
@@ -105,21 +76,8 @@ def sweep_domains(
         Folder for the trainings, a folder for each.
     """
     given, processes = dict(locals()), checked_workers(workers)
-    options = PlanOptions(
-        data=data,
-        backbone=backbone,
-        weights=weights,
-        batch_norm=batch_norm,
-        steps=steps,
-        evaluate_every=evaluate_every,
-        every_split=every_split,
-        augmented_validation=augmented_validation,
-        features=features,
-        precision=precision,
-        evaluate_images=evaluate_images,
-    )
     sweep = Sweep(
-        options,
+        training.options(data, every_split=every_split),
         tuple(algorithms),
         tuple(test_domains or ()),
         hparams,

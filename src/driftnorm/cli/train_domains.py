@@ -12,10 +12,9 @@ from rich.console import Console
 from driftnorm.cli.concluding import Quiet
 from driftnorm.cli.progress import Bar
 from driftnorm.cli.training_bar import TrainingBar
-from driftnorm.domains.network import BatchNormMode
+from driftnorm.cli.training_flags import DEFAULTS, Shared
 from driftnorm.domains.opening import open_arrays
-from driftnorm.domains.plans import PlanOptions
-from driftnorm.domains.training import DomainTraining, Features, Outcome, Precision
+from driftnorm.domains.training import DomainTraining, Outcome
 from driftnorm.method_spec import read_options
 from driftnorm.runs.config import keep_config
 from driftnorm.training import Hooks
@@ -30,16 +29,9 @@ def train_domains(
     data: str,
     test_domain: Annotated[list[str], Many],
     algorithm: str = "erm",
-    backbone: str | None = None,
-    weights: str | None = None,
-    batch_norm: BatchNormMode | None = None,
-    features: Features = "trained",
-    precision: Precision = "float32",
-    evaluate_images: int | None = None,
+    training: Shared = DEFAULTS,
     swad: bool = False,
     size: int = 224,
-    steps: int | None = None,
-    evaluate_every: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     settings: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
@@ -48,7 +40,6 @@ def train_domains(
     seed: int = 0,
     minutes: float | None = None,
     every_split: bool = False,
-    augmented_validation: bool = False,
     out: Path | None = None,
     cache: str | None = None,
     threads: int | None = None,
@@ -67,28 +58,10 @@ def train_domains(
         --test-domain=-90%.
     algorithm
         erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
-    backbone
-        resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn; default:
-        resnet50, for digits mnist-gn.
-    weights
-        A file of pre-trained weights, or "timm", "torchvision", "package".
-    batch_norm
-        frozen (statistics fixed, affine parameters trained: the published setting), trained or
-        fused; default: frozen, for digits trained.
-    features
-        trained, or fixed: only the classifier is trained, all else stays pre-trained.
-    precision
-        float32, or bfloat16 for the steps (weights and evaluations stay in float32).
-    evaluate_images
-        At most so many images of each split are evaluated while training; default: all.
     swad
         Average weights along the valley of the validation loss, around any algorithm.
     size
         Side of the images in pixels.
-    steps
-        Default: 5001.
-    evaluate_every
-        Steps between evaluations; default: 300, for digits and SWAD 100.
     batch_size
         Images a domain and step; default: that of the hyper-parameters.
     learning_rate
@@ -105,8 +78,6 @@ def train_domains(
         Stop after so many; the same command goes on from there for as many again.
     every_split
         Evaluate every split of every domain, as DomainBed does.
-    augmented_validation
-        Augment held-out images of training domains, as DomainBed does.
     out
         Folder of the run; runs/domains/DATA-ALGORITHM-TARGET-tTRIAL by default.
     cache
@@ -117,20 +88,8 @@ def train_domains(
     given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
-    options = PlanOptions(
-        data=data,
-        backbone=backbone,
-        weights=weights,
-        batch_norm=batch_norm,
-        steps=steps,
-        evaluate_every=evaluate_every,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        every_split=every_split,
-        augmented_validation=augmented_validation,
-        features=features,
-        precision=precision,
-        evaluate_images=evaluate_images,
+    options = training.options(
+        data, batch_size=batch_size, learning_rate=learning_rate, every_split=every_split
     )
 
     def plan_for(data_name: str | None) -> DomainTraining:
@@ -153,7 +112,7 @@ def train_domains(
     if arrays.note:
         console.print(f"note: {arrays.note}", markup=False, soft_wrap=True)
     target = "-".join(test_domain)
-    kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if features == 'fixed' else ''}"
+    kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if training.features == 'fixed' else ''}"
     label = f"{arrays.name}-{kind}-{target}-t{trial_seed}"
     folder = out or Path("runs/domains") / label.replace(" ", "_")
     resolved: dict[str, object] = {

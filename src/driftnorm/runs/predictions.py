@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +45,9 @@ def read_answers(logits: Any) -> list[Answer]:
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise TypeError(f"expected one row of logits an image from the network, got {got}.")
-    log_p = logits.float().log_softmax(dim=1)
-    p = log_p.exp()
+    p = logits.float().softmax(dim=1)
     confidence, index = p.max(dim=1)
-    # Where p is 0, log p may be -inf; the product is 0 all the same.
-    entropy = -(p * log_p.clamp(min=-1e30)).sum(dim=1) / math.log(max(p.shape[1], 2))
+    entropy = torch.special.entr(p).sum(dim=1) / math.log(max(p.shape[1], 2))
     return [
         Answer(i, c, e)
         if math.isfinite(c) and math.isfinite(e)
@@ -72,11 +68,11 @@ class PredictionsFile:
     """
 
     def __init__(self, path: Path, length: int, classes: Sequence[str]) -> None:
-        self._classes = classes
+        self._classes = [f"{number},{_quoted(name)}" for number, name in enumerate(classes)]
         self.length = length
         if length == 0:
             self._stream = path.open("w+b")
-            self._write([COLUMNS])
+            self._write([",".join(map(_quoted, COLUMNS))])
             return
         there = path.stat().st_size if path.exists() else 0
         if there < length:
@@ -91,29 +87,33 @@ class PredictionsFile:
     def append(self, names: Iterable[str], answers: Iterable[Answer]) -> None:
         """Write one line an image; they are with the system when this returns."""
         self._write(
-            (name, *self._cells(answer)) for name, answer in zip(names, answers, strict=True)
+            f"{_quoted(name)},{self._cells(answer)}"
+            for name, answer in zip(names, answers, strict=True)
         )
 
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
 
-    def _cells(self, answer: Answer) -> tuple[object, ...]:
+    def _cells(self, answer: Answer) -> str:
         if answer.choice is None:
-            return ("", "", "", "", answer.error)
+            return f'"","","","",{_quoted(answer.error)}'
         confidence, entropy = round(answer.confidence, DECIMALS), round(answer.entropy, DECIMALS)
         # An entropy of -0.0 is a rounding error of 0.
-        return (answer.choice, self._classes[answer.choice], confidence, entropy + 0.0, "")
+        return f'{self._classes[answer.choice]},{confidence},{entropy + 0.0},""'
 
-    def _write(self, rows: Iterable[Sequence[object]]) -> None:
-        text = io.StringIO()
-        # All text in quotes: names may hold commas, quotes and line breaks of every kind.
-        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerows(rows)
-        data = text.getvalue().encode("utf-8", "backslashreplace")
+    def _write(self, lines: Iterable[str]) -> None:
+        # By hand: at thousands of lines a second, the csv module took twice as long.
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         self._stream.write(data)
         self._stream.flush()
         self.length += len(data)
+
+
+def _quoted(text: str) -> str:
+    """Fit for a CSV file, whatever commas, quotes and line breaks it holds."""
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"'
 
 
 @dataclasses.dataclass
