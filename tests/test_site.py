@@ -94,6 +94,25 @@ def test_the_command_line_knows_every_command_on_the_pages(page: str) -> None:
         app.parse_args(words, print_error=False, exit_on_error=False)
 
 
+@pytest.mark.parametrize(
+    "command", ["adapt", "diagnose", "export", "train domains", "sweep domains", "bench robustness"]
+)
+def test_every_flag_of_a_command_is_on_its_page(command: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "driftnorm", *command.split(), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    listed = re.findall(r"^│[ *]+([A-Z][A-Z-]* )?(--[a-z][a-z-]+)", told.stdout, re.MULTILINE)
+    flags = {place.strip() or flag for place, flag in listed if not flag.startswith("--no-")}
+    page = (DOCS / "command-line.md").read_text()
+    section = page.split(f"### driftnorm {command}\n")[1].partition("\n### ")[0]
+    assert len(flags) > 8
+    assert not {flag for flag in flags if f"`{flag}`" not in section}
+
+
 def test_an_unknown_flag_on_a_page_would_be_noticed() -> None:
     from cyclopts import CycloptsError
 

@@ -230,19 +230,23 @@ def _add_commands(app: Any, path: tuple[str, ...], sections: list[str]) -> None:
 def _command(command: Any, name: str) -> str:
     function = command.default_command
     summary = inspect.cleandoc(function.__doc__).partition("\nParameters\n")[0].strip()
-    rows = []
+    rows: dict[str, tuple[str, str, str]] = {}
     for argument in command.assemble_argument_collection(parse_docstring=True):
-        # Lists have entries for their members as well; those are the same flag.
-        if argument.parse and argument.parameter.help is not None and len(argument.keys) == 0:
+        if argument.parse and argument.parameter.help is not None:
+            flag = _flag(argument)
             meaning = " ".join(argument.parameter.help.split())
-            rows.append((_flag(argument), _default(argument), meaning))
-    listed = table(("flag", "default", "meaning"), rows) if rows else "It takes no flags."
+            # Lists have entries for their members as well; those are the same flag.
+            rows.setdefault(flag, (flag, _default(argument), meaning))
+    titles = ("flag", "default", "meaning")
+    listed = table(titles, [*rows.values()]) if rows else "It takes no flags."
     return f"### {name}\n\n{summary}\n\n{listed.rstrip()}\n"
 
 
 def _flag(argument: Any) -> str:
     kind = argument.field_info.kind
-    if kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # What has keys is a field of flags that several commands share: never by its place.
+    if kind in by_place and not argument.keys:
         return f"`{argument.field_info.name.upper()}`"
     return ", ".join(f"`{name}`" for name in argument.names if not name.startswith("--no-"))
 
