@@ -1,12 +1,13 @@
 """What `driftnorm adapt` costs beside plain inference; its memory; its start.
 
     python benchmarks/adapt_throughput.py [--model resnet20] [--images 20000] [--batch 64] \
-        [--rounds 3] [--loaders array folder] [--picture 150] [--parts throughput start memory]
+        [--rounds 3] [--loaders array folder] [--picture 150] \
+        [--parts processes throughput start memory]
 
-Throughput: the run of `adapt --method bn` (adapting, comparing with the source, guard, CSV, saved
-states) against a bare loop over the same loader and the same network, in turns of eight batches, so
-that both meet the same disturbances. Memory and start: real processes. A run adds a row to the
-rows; the page shows the latest of each network and batch size.
+Processes: `driftnorm adapt --method bn` against `plain_inference.py`. Throughput: the same within
+one process, in turns of eight batches, so that both meet the same disturbances. Memory and start:
+real processes too. A run adds a row to the rows; the page shows the latest of each network and
+batch size.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,15 +31,25 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from plain_inference import plainly
 from torch import nn
 
 import driftnorm
 from driftnorm.inputs import Inputs, open_inputs
+from driftnorm.memory import keep_freed_memory
 from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, save_checkpoint
 from driftnorm.runs import adapting
 from driftnorm.runs.adapting import Plan, Snapshot, adapt_stream, as_batch
 from driftnorm.tables import Column, Table
 
+PROCESS_COLUMNS = (
+    Column("loader", align="left"),
+    Column("plain images/s", decimals=0),
+    Column("channels-last images/s", decimals=0),
+    Column("adapt images/s", decimals=0),
+    Column("adapt / plain", decimals=3),
+    Column("adapt / channels-last", decimals=3),
+)
 COLUMNS = (
     Column("loader", align="left"),
     Column("plain images/s", decimals=0),
@@ -49,23 +59,32 @@ COLUMNS = (
     Column("torch / plain, wall", decimals=3),
 )
 TURN = 8  # batches
-PARTS, LOADERS = ("throughput", "start", "memory"), ("array", "folder")
+PARTS, LOADERS = ("processes", "throughput", "start", "memory"), ("array", "folder")
 RATIO, START, GROWTH = 0.9, 10.0, 50.0  # what was promised: at least, at most s, at most MB
 HEAD = """# What `driftnorm adapt` costs beside plain inference
 
-Written by `python benchmarks/adapt_throughput.py` from `rows/{rows}`. *Plain* is a bare loop of the
-same network over the same loader that keeps the classes; *adapt* is the whole of `driftnorm adapt
---method bn`: adapting, asking the source now and then (guard and comparison), CSV, saved states.
-*torch* is the bare loop again with the network's batch norm in training mode, which is the least
-that statistics of the batch cost with torch's own kernels: no adapter, no guard, no files. The
-three take turns of eight batches; ratios are of the times of whole passes, the median over passes.
+Written by `python benchmarks/adapt_throughput.py` from `rows/{rows}`.
+
+**As processes**: `driftnorm adapt --method bn` beside the loop that one writes with torch, over the
+same loader (`benchmarks/plain_inference.py`), each in a process of its own, one after the other and
+round again; seconds from the first image to the last, ratios of the same round, their median.
+*Plain* hands over images as torch's own loaders do (NCHW); *channels-last* in the layout that
+torch's kernels like best, which the adapter takes by itself. `driftnorm adapt` also tells the C
+library to keep freed memory, which a process of one's own can be told by
+`MALLOC_TRIM_THRESHOLD_=2147483647 MALLOC_MMAP_THRESHOLD_=1073741824` in its environment.
+
+**In turns**: the same work within one process that keeps its freed memory, eight batches each:
+what adapting costs where all else is equal. *adapt* is the whole of it: adapting, asking the source
+now and then (guard and comparison), CSV, saved states. *Plain* is the bare loop, channels-last.
+*torch* is that loop with the network's batch norm in training mode, which is the least that
+statistics of the batch cost with torch's own kernels: no adapter, no guard, no files.
 
 Statistics cost what reading every activation once more costs. In a network of wide layers that is
 little. In ResNet-20, whose layers have 16 to 64 channels and do little work a number, torch's own
 statistics take most of what the promise of 0.9 allows. The rest is some calls a layer and batch,
-the questions to the source (about 300 images in the first 20,000, then at most one in a hundred)
-and the files.
+the questions to the source (about 200 images in the first 20,000, then one in 200) and the files.
 """
+PLAIN = Path(__file__).parent / "plain_inference.py"
 DRIFTNORM = (sys.executable, "-c", "from driftnorm.cli import main; main()", "adapt")
 
 
@@ -98,18 +117,6 @@ def write_folder(folder: Path, pixels: np.ndarray, side: int) -> Path:
         picture = Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC)
         picture.save(folder / f"{number:06}.jpg", quality=90)
     return folder
-
-
-def plainly(
-    network: nn.Module, inputs: Inputs, wanted: Preprocessing, batch_size: int
-) -> Iterator[None]:
-    """A bare loop, batch by batch."""
-    stream = inputs.stream(wanted, ahead=batch_size)
-    while batch := [*islice(stream, batch_size)]:
-        pixels = [item.pixels for item in batch if item.pixels is not None]
-        with torch.no_grad():
-            network(as_batch(pixels, network)).argmax(dim=1).tolist()
-        yield
 
 
 class Stopwatch:
@@ -163,6 +170,30 @@ def one_pass(
 
 def training_mode(network: nn.Module) -> nn.Module:
     return copy.deepcopy(network).train()
+
+
+def processes(model: Path, data: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of each process that goes over all images, round by round."""
+    out = data.parent / "process.csv"
+    found: dict[str, list[float]] = {"plain": [], "last": [], "adapt": []}
+    adapt = [*DRIFTNORM, str(model), str(data), "--method", "bn", "--quiet", "--fresh"]
+    adapt += ["--batch-size", str(given.batch), "--out", str(out)]
+    bare = [sys.executable, str(PLAIN), str(model), str(data), "--batch", str(given.batch)]
+    for _ in range(given.rounds):
+        for name, layout in (("plain", "default"), ("last", "channels-last")):
+            said = subprocess.run([*bare, "--layout", layout], capture_output=True, check=True)
+            found[name].append(float(said.stdout))
+        subprocess.run(adapt, check=True)
+        record = json.loads((out.with_suffix(".run") / "run.json").read_text())
+        found["adapt"].append(record["seconds"])
+    return {"loader": open_inputs(data).kind, "images": given.images, **found}
+
+
+def process_line(measured: dict[str, Any]) -> tuple[str | float | None, ...]:
+    times = {name: np.array(measured[name]) for name in ("plain", "last", "adapt")}
+    fastest = [measured["images"] / each.min() for each in times.values()]
+    ratios = [np.median(times[name] / times["adapt"]) for name in ("plain", "last")]
+    return (measured["loader"], *map(float, (*fastest, *ratios)))
 
 
 def throughput(
@@ -224,19 +255,22 @@ def measure(given: argparse.Namespace, home: Path) -> dict[str, Any]:
         f"{torch.__version__}, driftnorm {driftnorm.__version__}, random images and weights",
         "command": f"python {shlex.join(sys.argv)}",
     }
-    if "throughput" in given.parts:
-        found["throughput"] = []
-        for loader in given.loaders:
-            data = home / "some.npz"
-            if loader == "array":
-                np.savez(data, images=pixels[: given.images])
-            else:
-                side = given.picture or wanted.size
-                data = write_folder(home / "folder", pixels[: given.images], side)
-            found["throughput"].append(throughput(network, wanted, data, given))
     file = home / "model.safetensors"
     classes = [str(number) for number in range(MODELS[given.model].classes)]
     save_checkpoint(file, network, architecture=given.model, classes=classes, preprocessing=wanted)
+    timed = [part for part in ("processes", "throughput") if part in given.parts]
+    found |= {part: [] for part in timed}
+    for loader in given.loaders if timed else ():
+        data = home / "some.npz"
+        if loader == "array":
+            np.savez(data, images=pixels[: given.images])
+        else:
+            side = given.picture or wanted.size
+            data = write_folder(home / "folder", pixels[: given.images], side)
+        if "processes" in timed:
+            found["processes"].append(processes(file, data, given))
+        if "throughput" in timed:
+            found["throughput"].append(throughput(network, wanted, data, given))
     start = [*DRIFTNORM, str(file), str(home / "few.npz"), "--quiet", "--out"]
     np.savez(home / "few.npz", images=pixels[:1000])
     if "start" in given.parts:
@@ -255,13 +289,14 @@ def section(measured: dict[str, Any]) -> str:
     kept = {True: "kept", False: "NOT kept"}
     title = f"{measured['network']}, {measured['side']} px, batch {measured['batch']}"
     lines = [f"## {title}\n"]
+    if "processes" in measured:
+        rows = tuple(map(process_line, measured["processes"]))
+        lines.append(Table("As processes", PROCESS_COLUMNS, rows, _shown(measured)).to_markdown())
+        worst = min(float(row[4] or 0) for row in rows)
+        lines.append(f"- adapt / plain: **{worst:.2f}** (>= {RATIO}: {kept[worst >= RATIO]})\n")
     if "throughput" in measured:
         rows = tuple(map(line_of, measured["throughput"]))
-        count = len(measured["throughput"][0]["plain"])
-        shown = f"{measured['throughput'][0]['images']:,} images, {count} pass(es)."
-        lines.append(Table("Throughput", COLUMNS, rows, shown).to_markdown())
-        worst = min(float(row[3] or 0) for row in rows)
-        lines.append(f"- ratio: **{worst:.2f}** (>= {RATIO}: {kept[worst >= RATIO]})")
+        lines.append(Table("In turns", COLUMNS, rows, _shown(measured)).to_markdown())
     if "start" in measured:
         seconds = measured["start"]
         lines.append(
@@ -275,6 +310,11 @@ def section(measured: dict[str, Any]) -> str:
             f"with {many:,} (flat within {GROWTH:.0f} MB: {kept[large - small <= GROWTH]})"
         )
     return "\n".join([*lines, f"\n{measured['about']}. `{measured['command']}`\n"])
+
+
+def _shown(measured: dict[str, Any]) -> str:
+    (first, *_) = measured.get("processes") or measured["throughput"]
+    return f"{first['images']:,} images, {len(first['plain'])} round(s)."
 
 
 def page(rows: Path) -> str:
@@ -299,6 +339,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/adapt-throughput.md"))
     given = parser.parse_args()
     torch.manual_seed(0)
+    keep_freed_memory()  # as `driftnorm adapt` does
     # States are saved by a clock that goes on while the two others have their turns.
     adapting.SAVE_SECONDS *= 3
     adapting.SAVE_SHARE /= 3

@@ -399,7 +399,7 @@ def test_misuse_is_one_line_and_exit_code_2(
 # --------------------------------------------------------------------------- parts
 
 
-def test_lines_are_those_of_the_csv_module(tmp_path: Path) -> None:
+def test_lines_say_to_the_csv_module_what_its_own_would(tmp_path: Path) -> None:
     odd = ["plain", 'quote"s', "a,b", "two\nlines", "\r\n", "", " ", "'", "ünï", "tab\t", "1.5"]
     answers = [Answer(i % 4, 1 / (i + 1), i / 7) for i in range(len(odd))]
     answers[3:5] = [Answer(None, error='no "picture", sorry'), Answer(0, 1.0, -0.0)]
@@ -407,7 +407,7 @@ def test_lines_are_those_of_the_csv_module(tmp_path: Path) -> None:
     file = PredictionsFile(tmp_path / "x.csv", 0, classes)
     file.append(odd, answers)
     file.close()
-    text = io.StringIO()
+    text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(COLUMNS)
     for name, answer in zip(odd, answers, strict=True):
@@ -416,7 +416,11 @@ def test_lines_are_those_of_the_csv_module(tmp_path: Path) -> None:
             numbers = (round(answer.confidence, 6), abs(round(answer.entropy, 6)))
             cells = (answer.choice, classes[answer.choice], *numbers, "")
         writer.writerow((name, *cells))
-    assert (tmp_path / "x.csv").read_bytes().decode() == text.getvalue()
+    ours, theirs = (
+        [*csv.reader(io.StringIO(lines, newline=""), quoting=csv.QUOTE_NONNUMERIC)]
+        for lines in ((tmp_path / "x.csv").read_bytes().decode(), text.getvalue())
+    )
+    assert ours == theirs
 
 
 def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
@@ -436,7 +440,7 @@ def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
     assert [row["name"] for row in found] == [*names, "bad-\\udcff"]
     assert [row["class_name"] for row in found[:5]] == [CLASSES[i % 4] for i in range(5)]
     assert [row["error"] for row in found[5:10]] == names[5:]
-    assert found[-1]["entropy"] == "0.0"
+    assert found[-1]["entropy"] == "0.000000"
 
 
 def test_answers() -> None:

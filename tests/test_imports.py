@@ -13,14 +13,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "driftnorm"
 
 # Each row may import from its own and from rows above it only.
 ROWS = (
-    ("_version", "suggest", "functional", "statistics", "objectives", "selection"),
+    ("_version", "suggest", "memory", "functional", "statistics", "objectives", "selection"),
     ("layers", "surgery", "heads"),
     (
         *("recipe", "adapter", "guard", "intake", "probe", "converted", "transaction"),
         *("preparation", "persistence", "watch", "engine", "recipes", "api", "export", "callbacks"),
     ),
     ("models", "shifts", "data", "training", "inputs"),
-    ("metrics", "memory", "protocol", "records", "evaluate", "launch", "method_spec"),
+    ("metrics", "protocol", "records", "evaluate", "launch", "method_spec"),
     (
         *("tables", "method_table", "demo", "robustness", "domains", "plots"),
         *("runs", "diagnosis", "report"),
@@ -28,7 +28,9 @@ ROWS = (
     ("cli", "__main__"),
 )
 RANK = {part: rank for rank, row in enumerate(ROWS) for part in row}
-WITHOUT_TORCH = ("metrics.py", "protocol.py", "tables.py", "suggest.py", "cli/__init__.py")
+WITHOUT_TORCH = (
+    *("metrics.py", "memory.py", "protocol.py", "tables.py", "suggest.py", "cli/__init__.py"),
+)
 
 
 def part_of(path: Path) -> str:

@@ -1,5 +1,7 @@
-"""Scratch folders and peak memory: of one piece of work each."""
+"""Scratch folders and peak memory, of one piece of work each; memory that is kept."""
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from driftnorm.data.scratch import remove_leftovers, scratch_folder
-from driftnorm.memory import forget_peak, peak_megabytes
+from driftnorm.memory import forget_peak, keep_freed_memory, peak_megabytes
 
 KILLED = """
 import os, sys
@@ -51,3 +53,46 @@ def test_the_peak_is_of_what_came_since() -> None:
     del large
     forget_peak()
     assert peak_megabytes() < start + 100
+
+
+TAKEN_AND_FREED = """
+import resource, sys
+import numpy as np
+from driftnorm.memory import keep_freed_memory
+if sys.argv[1] == "keep":
+    print(keep_freed_memory())
+for turn in range(120):
+    if turn == 20:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [np.ones(size << 20, dtype=np.uint8) for size in (8, 40, 8)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str, **variables: str) -> list[str]:
+    """What the process says, the last of it its page faults."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", TAKEN_AND_FREED, how]
+    return subprocess.run(
+        command, env={**clean, **variables}, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to")
+def test_freed_memory_is_kept_for_the_next_batch() -> None:
+    told, kept = faults("keep")
+    (given_back,) = faults("as it comes")
+    assert told == "True"
+    assert int(kept) < int(given_back) / 20
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to")
+def test_settings_of_ones_own_are_left_alone() -> None:
+    told, _ = faults("keep", MALLOC_TRIM_THRESHOLD_="131072")
+    assert told == "False"
+
+
+def test_a_system_without_glibc_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not keep_freed_memory()

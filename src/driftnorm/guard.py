@@ -108,6 +108,10 @@ def read_signals(logits: Tensor) -> Signals:
     return Signals(entropy / samples / math.log(max(classes, 2)), spread / most, marginal, labels)
 
 
+def _is_power_of_four(number: int) -> bool:
+    return number.bit_count() == 1 and number.bit_length() % 2 == 1
+
+
 def divergence(marginal: Tensor, other: Tensor) -> float:
     """Jensen-Shannon divergence of two class distributions, as a share of its maximum."""
     middle = (marginal + other) / 2
@@ -135,7 +139,7 @@ class Guard:
         distance: Alarm when the trained parameters have moved by more than this share of their
             own length.
         every: Batches between audits that nothing prompted. Where these can only lead to a warning,
-            and there are no gradient steps whose harm builds up, the gaps double each time.
+            and there are no gradient steps whose harm builds up, the gaps grow fourfold each time.
         images: At most so many images of a batch are shown to the source in an audit.
     """
 
@@ -163,7 +167,7 @@ class Guard:
             return False
         turn, between = divmod(state.batches, self.every)
         steadily = learns or self.policy != "warn"
-        due = between == 0 and (steadily or turn & (turn - 1) == 0)  # else: 1, 2, 4, 8, ...
+        due = between == 0 and (steadily or _is_power_of_four(turn))
         scheduled = state.batches < 3 or due
         narrow = min(signals.spread, state.source_spread) < self.spread
         # A source that has been narrow for long is not news: asking at every batch is a waste.

@@ -11,6 +11,7 @@ import sys
 import cyclopts
 
 from driftnorm._version import __version__
+from driftnorm.memory import keep_freed_memory
 
 __all__ = ["app", "main"]
 
@@ -108,6 +109,7 @@ app.command(sweep)
 
 def main() -> None:
     """Entry point: errors of use in one line, Ctrl-C without a traceback."""
+    keep_freed_memory()
     try:
         try:
             app(exit_on_error=False, print_error=False)

@@ -79,7 +79,7 @@ def adapt(
         .safetensors file; `driftnorm export` writes other forms.
     every
         Batches between saved states; a killed run repeats at most so many. Without it a state is
-        saved every two seconds.
+        saved every two seconds, or less often where writing one takes long.
     fresh
         Start over, whatever is there.
     quiet

@@ -15,6 +15,7 @@ from multiprocessing import connection, get_context, parent_process
 from typing import Any, TypeVar
 
 from driftnorm.data.image_set import DataError
+from driftnorm.memory import keep_freed_memory
 
 __all__ = ["WORKER_DIED", "available_cores", "checked_workers", "end_if_stopped", "in_processes"]
 
@@ -179,6 +180,7 @@ def _one_thread_in_children() -> Iterator[None]:
 def _prepare(stop: Any) -> None:
     global _stop
     _stop = stop
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent sees to the rest
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

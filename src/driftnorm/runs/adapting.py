@@ -30,8 +30,8 @@ from driftnorm.runs.summary import summarized
 __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
-# saving takes at most one part in 200 of the time.
-SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 200
+# saving takes at most one part in 400 of the time.
+SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ __all__ = ["COMPARED_IMAGES", "Comparison"]
 
 # Every batch until so many images are compared: a short run is judged by more than one batch. The
 # guard asks about as many in the first three.
-# Then one image in a hundred, those included that the guard asks about anyway: at most 1 % of the
+# Then one image in 200, those included that the guard asks about anyway: at most 0.5 % of the
 # forward passes.
-ENOUGH, SHARE = 96, 0.01
+ENOUGH, SHARE = 96, 0.005
 COMPARED_IMAGES = 32  # of a batch, at most
 MOST_EXAMPLES = 12
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from driftnorm.adapter import Adapter
 from driftnorm.diagnosis.drift import channel_distance
@@ -65,21 +65,22 @@ def layer_distances(adapter: Adapter) -> dict[str, tuple[float, float] | None]:
             found[name.removeprefix(_PREFIX)] = None
             if layer.tracked.batches:
                 moved[name.removeprefix(_PREFIX)] = layer
-    for name, each in zip(moved, _channel_distances([*moved.values()]), strict=True):
-        found[name] = float(each.mean()), float(each.max())
+    if moved:
+        found.update(zip(moved, _mean_and_largest([*moved.values()]), strict=True))
     return found
 
 
-def _channel_distances(layers: list[AdaptiveBatchNorm]) -> Sequence[Tensor]:
+def _mean_and_largest(layers: list[AdaptiveBatchNorm]) -> Iterable[tuple[float, float]]:
     """Of all layers in one go: the calls cost more than the numbers."""
-    if not layers:
-        return ()
     sources = [source for layer in layers if (source := layer.source) is not None]
     tracked = [Moments(*layer.tracked[:2]) for layer in layers]
-    eps = [layer.eps for layer in layers for _ in range(layer.num_features)]
+    widths = np.array([layer.num_features for layer in layers])
     source = _joined(sources)
-    each = channel_distance(source, _joined(tracked), source.mean.new_tensor(eps).double())
-    return torch.split(each.cpu(), [layer.num_features for layer in layers])
+    eps = source.mean.new_tensor(np.repeat([layer.eps for layer in layers], widths)).double()
+    each = channel_distance(source, _joined(tracked), eps).cpu().numpy()
+    first = widths.cumsum() - widths
+    means = np.add.reduceat(each, first) / widths
+    return zip(means.tolist(), np.maximum.reduceat(each, first).tolist(), strict=True)
 
 
 def _joined(parts: list[Moments]) -> Moments:

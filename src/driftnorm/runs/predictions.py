@@ -17,7 +17,6 @@ from driftnorm.data.image_set import DataError
 __all__ = ["COLUMNS", "Answer", "Course", "PredictionsFile", "Tally", "read_answers"]
 
 COLUMNS = ("name", "class_index", "class_name", "confidence", "entropy", "error")
-DECIMALS = 6
 BINS = 15
 MOST_POINTS = 1000
 MOST_QUOTED = 20
@@ -98,9 +97,9 @@ class PredictionsFile:
     def _cells(self, answer: Answer) -> str:
         if answer.choice is None:
             return f'"","","","",{_quoted(answer.error)}'
-        confidence, entropy = round(answer.confidence, DECIMALS), round(answer.entropy, DECIMALS)
-        # An entropy of -0.0 is a rounding error of 0.
-        return f'{self._classes[answer.choice]},{confidence},{entropy + 0.0},""'
+        # A negative entropy is a rounding error of 0; adding 0 rids it of its sign.
+        entropy = max(answer.entropy, 0.0) + 0.0
+        return f'{self._classes[answer.choice]},{answer.confidence:.6f},{entropy:.6f},""'
 
     def _write(self, lines: Iterable[str]) -> None:
         # By hand: some faster than the csv module, to which a test compares it.
