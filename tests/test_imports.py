@@ -16,7 +16,7 @@ ROWS = (
     ("_version", "suggest", "memory", "functional", "statistics", "objectives", "selection"),
     ("layers", "surgery", "heads"),
     (
-        *("recipe", "adapter", "guard", "intake", "probe", "converted", "transaction"),
+        *("recipe", "adapter", "guard", "intake", "probe", "converted", "learner", "stream_state"),
         *("preparation", "persistence", "watch", "engine", "recipes", "api", "export", "callbacks"),
     ),
     ("models", "shifts", "data", "training", "inputs"),

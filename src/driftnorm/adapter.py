@@ -79,20 +79,29 @@ class Adapter(nn.Module):
     bit-identical results.
 
     Attributes:
-        frozen: Whether it answers without adapting.
-        batches: How many batches it has adapted to since the start or the last reset.
-        bad_batches: How many batches were refused.
         last: What happened to the last batch.
     """
 
-    frozen: bool
-    batches: int
-    bad_batches: int
     last: BatchReport | None
 
     @abstractmethod
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it."""
+
+    @property
+    @abstractmethod
+    def frozen(self) -> bool:
+        """Whether it answers without adapting."""
+
+    @property
+    @abstractmethod
+    def batches(self) -> int:
+        """How many batches it has adapted to since the start or the last reset."""
+
+    @property
+    @abstractmethod
+    def bad_batches(self) -> int:
+        """How many batches were refused."""
 
     @property
     @abstractmethod

@@ -20,14 +20,15 @@ from torch.utils._pytree import tree_map
 from driftnorm import persistence
 from driftnorm.adapter import Adapter, BadBatchError, BatchReport, warn
 from driftnorm.converted import Call, ConvertedNetwork
-from driftnorm.guard import EMPTY, Guard, Policy, Signals, Verdict, read_signals
+from driftnorm.guard import Guard, Policy, Signals, Verdict, read_signals
 from driftnorm.heads import HeadState
 from driftnorm.intake import check_input, normalizes_input, own_tensor, refuse_export
+from driftnorm.learner import is_finite
 from driftnorm.preparation import assign_statistics, build_learner, check_batch_norm, start_head
 from driftnorm.probe import Layout, check_classifier_name
 from driftnorm.recipe import Recipe
 from driftnorm.selection import needs_forward_order
-from driftnorm.transaction import Learner, Undo, is_finite
+from driftnorm.stream_state import StreamState
 from driftnorm.watch import Watch
 
 __all__ = ["RecipeAdapter"]
@@ -92,7 +93,6 @@ class RecipeAdapter(Adapter):
         self.method = method
         self.recipe = recipe
         self.guard = guard if isinstance(guard, Guard) else Guard(policy=guard)
-        self._watch = Watch(self.guard, recipe, episodic)
         self.on_bad_batch = on_bad_batch
         self.episodic = episodic
         self.reset_every = reset_every
@@ -100,20 +100,17 @@ class RecipeAdapter(Adapter):
         self._classifier = classifier
         self._lock = threading.RLock()
         if network.training:
-            self._watch.say_once(
-                "training mode",
+            warn(
                 "the network was handed over in training mode; the adapter runs it in evaluation "
-                "mode (call `.eval()` before `adapt` to silence this).",
+                "mode (call `.eval()` before `adapt` to silence this)."
             )
         self._layout: Layout | None = None
-        self._learner: Learner | None = None
-        self._head: HeadState | None = None
-        self._head_start: HeadState | None = None
-        self.batches = self.bad_batches = 0
-        self.frozen = self._reverted = False
+        self._reverted = False
         self.last = None
         self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
         self._layers = self.converted.layers
+        self._state = StreamState(self._layers)
+        self._watch = Watch(self.guard, recipe, episodic, self._state)
         self._fingerprint = persistence.fingerprint(self.converted)
         try:
             if classifier is not None:
@@ -126,14 +123,35 @@ class RecipeAdapter(Adapter):
             self.converted.revert()  # an in-place conversion that failed leaves no trace
             raise
 
+    @property
+    def batches(self) -> int:
+        """How many batches it has adapted to since the start or the last reset."""
+        return self._state.batches
+
+    @property
+    def bad_batches(self) -> int:
+        """How many batches were refused."""
+        return self._state.bad_batches
+
+    @property
+    def alarms(self) -> int:
+        """How many times the guard found adaptation harmful."""
+        return self._state.alarms
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it answers without adapting."""
+        return self._state.frozen
+
     def _prepare(self, layout: Layout) -> None:
         """Give every layer its statistics, and find what is trained and what answers."""
         network, recipe = self.converted.network, self.recipe
         chosen = assign_statistics(self._layers, recipe, layout)
-        self._learner = build_learner(network, recipe, layout, chosen)
-        self._head = self._head_start = start_head(network, recipe, layout)
+        learner = build_learner(network, recipe, layout, chosen)
+        head = start_head(network, recipe, layout)
+        self._state.prepare(learner, head)
         self._layout = layout
-        self.converted.watch(layout.classifier if self._head is not None else None)
+        self.converted.watch(None if head is None else layout.classifier)
 
     # ------------------------------------------------------------------ the contract
 
@@ -163,26 +181,24 @@ class RecipeAdapter(Adapter):
     def reset(self) -> None:
         """Back to the state in which the adapter was built, bit for bit."""
         with self._lock:
-            self._restart()
-            self.bad_batches = self._watch.alarms = 0
-            self.frozen = False
+            self._state.reset()
             self.last = None
 
     def freeze(self) -> RecipeAdapter:
         """From now on, answer with the current state and do not adapt."""
-        self.frozen = True
+        self._state.frozen = True
         return self
 
     def unfreeze(self) -> RecipeAdapter:
         """Adapt again."""
-        self.frozen = False
+        self._state.frozen = False
         return self
 
     @torch.inference_mode(False)
     def bake(self) -> nn.Module:
         """An independent, plain network that answers as the frozen adapter does."""
         with self._lock:
-            weight = self._centroids(self._head) if self._head_answers else None
+            weight = self._centroids(self._state.head) if self._head_answers else None
             return self.converted.bake(self._found_classifier, weight)
 
     def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
@@ -227,31 +243,33 @@ class RecipeAdapter(Adapter):
         if self.frozen:
             self.last = BatchReport("frozen", samples)
             return self._settled_answer(call)
-        undo = Undo(self._layers, self._learner, self._head, self._watch.state, self.batches)
+        state = self._state
+        undo = state.remember()
         try:
             if self.episodic or (self.reset_every and self.batches >= self.reset_every):
-                self._restart()
+                state.restart()
             return self._adapt(call)
         except _Refused as refused:
-            self._roll_back(undo)
+            undo()
             return self._refuse(str(refused), call)
         except _Stopped as stopped:
-            known = self._watch.state
-            self._roll_back(undo)
+            known = state.guard
+            undo()
             if stopped.harm:
-                self._restart()
-                self.frozen = self.guard.policy == "freeze"
-            self._watch.state = known.restarted() if stopped.harm else known
+                state.restart()
+                state.frozen = self.guard.policy == "freeze"
+            state.guard = known.restarted() if stopped.harm else known
             self.last = BatchReport("guarded", samples, reason=str(stopped))
             return self._source_answer(call)
         except BaseException:
-            self._roll_back(undo)
+            undo()
             raise
 
     def _adapt(self, call: Call) -> Any:
+        state = self._state
         self._reseed(call.x.device)
         output, logits, loss = self._optimise(call)
-        if self._learner is None or self.recipe.predict == "after":
+        if state.learner is None or self.recipe.predict == "after":
             with torch.no_grad():
                 output, logits = self.converted.run(call)
         if not is_finite([logits]):
@@ -265,9 +283,9 @@ class RecipeAdapter(Adapter):
         self._look(call, logits, signals)
         for layer in self._layers.values():
             layer.commit()
-        self._head = head
-        self._watch.state = self._watch.state.after(signals)
-        self.batches += 1
+        state.head = head
+        state.guard = state.guard.after(signals)
+        state.batches += 1
         about = (signals.entropy, signals.spread, loss)
         self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
         return _detached(answer) if isinstance(answer, Tensor) else tree_map(_detached, answer)
@@ -283,7 +301,8 @@ class RecipeAdapter(Adapter):
         def ask_source(images: int) -> Tensor:
             return self.converted.logits(self._source_answer(call.first(images)))
 
-        moved = 0.0 if self._learner is None else self._learner.distance()
+        learner = self._state.learner
+        moved = 0.0 if learner is None else learner.distance()
         verdict = self._watch.audit(logits, signals, ask_source, moved)
         if verdict.finding != "fine":
             raise _Stopped(verdict)
@@ -291,7 +310,7 @@ class RecipeAdapter(Adapter):
     def _optimise(self, call: Call) -> tuple[Any, Any, float | None]:
         """The gradient steps; returns the last forward's output, its logits and the loss."""
         output = logits = value = None
-        learner, objective = self._learner, self.recipe.objective
+        learner, objective = self._state.learner, self.recipe.objective
         if learner is None or objective is None:
             return output, logits, value
         for step in range(self.recipe.steps):
@@ -311,16 +330,17 @@ class RecipeAdapter(Adapter):
 
     def _answer(self, output: Any) -> tuple[Any, HeadState | None]:
         """What the caller gets, and the head's state after this batch."""
-        if self.recipe.head is None or self._head is None or self.converted.features is None:
-            return output, self._head
+        head = self._state.head
+        if self.recipe.head is None or head is None or self.converted.features is None:
+            return output, head
         features, linear = self.converted.features
-        after = self.recipe.head.update(self._head, features.float(), linear.float())
+        after = self.recipe.head.update(head, features.float(), linear.float())
         return self._from_centroids(after), after
 
     @property
     def _head_answers(self) -> bool:
         """Before any batch the adapter is the source: its own classifier answers."""
-        return self._head is not None and self.batches > 0
+        return self._state.head is not None and self.batches > 0
 
     def _from_centroids(self, state: HeadState | None) -> Tensor:
         assert self.converted.features is not None
@@ -335,17 +355,17 @@ class RecipeAdapter(Adapter):
     def _settled_answer(self, call: Call) -> Any:
         self._reseed(call.x.device)
         output = self.converted.settled(call)
-        return self._from_centroids(self._head) if self._head_answers else output
+        return self._from_centroids(self._state.head) if self._head_answers else output
 
     def _source_answer(self, call: Call) -> Any:
         """What the network would have said without any adaptation."""
-        if self._learner is None:
+        if self._state.learner is None:
             return self.converted.source(call)
-        with self._learner.at_start():
+        with self._state.learner.at_start():
             return self.converted.source(call)
 
     def _refuse(self, why: str, call: Call) -> Any:
-        self.bad_batches += 1
+        self._state.bad_batches += 1
         self.last = BatchReport("bad", len(call.x), reason=why)
         message = f"a batch after {self.batches} good ones was not adapted to: {why}"
         if self.on_bad_batch == "raise":
@@ -356,26 +376,8 @@ class RecipeAdapter(Adapter):
     # ------------------------------------------------------------------ state
 
     @property
-    def alarms(self) -> int:
-        """How many times the guard found adaptation harmful."""
-        return self._watch.alarms
-
-    @property
     def _found_classifier(self) -> str | None:
         return None if self._layout is None else self._layout.classifier
-
-    def _restart(self) -> None:
-        for layer in self._layers.values():
-            layer.forget()
-        if self._learner is not None:
-            self._learner.restart()
-        self._head = self._head_start
-        self._watch.state = EMPTY
-        self.batches = 0
-
-    def _roll_back(self, undo: Undo) -> None:
-        undo()
-        self._head, self._watch.state, self.batches = undo.head, undo.guard, undo.batches
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Everything the stream changed, and the network: a copy, in contiguous tensors."""
@@ -401,11 +403,7 @@ class RecipeAdapter(Adapter):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        counters = (self.batches, self.bad_batches, self.alarms, self.frozen)
-        own = persistence.pack(
-            self._about, self._layout, counters, self._watch.state, self._head, self._learner
-        )
-        for key, value in own.items():
+        for key, value in self._state.pack(self._about, self._layout).items():
             destination[f"{prefix}{persistence.PREFIX}{key}"] = value
 
     def _load_from_state_dict(
@@ -423,30 +421,13 @@ class RecipeAdapter(Adapter):
         about = persistence.read_about(own, self._about)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        head = persistence.read_head(own, self._head_start)
-        optimizer = persistence.read_optimizer(own, self._learner)
-        self._watch.state = persistence.read_guard(own)
-        self._head = head
-        if self._learner is not None:
-            self._learner.set_optimizer_state(optimizer)
-        self.batches, self.bad_batches, self._watch.alarms, frozen = own["counters"].tolist()
-        self.frozen = bool(frozen)
+        self._state.unpack(own)
 
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
         """Move what is not a parameter or a buffer along with the network."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self._learner is not None:
-            self._learner.apply(fn)
-        for name in ("_head", "_head_start"):
-            state = getattr(self, name)
-            if state is not None:
-                setattr(self, name, {k: _moved(v, fn) for k, v in state.items()})
-        state = self._watch.state
-        self._watch.state = state._replace(
-            marginal=_moved(state.marginal, fn),
-            source_marginal=_moved(state.source_marginal, fn),
-        )
+        self._state.move(fn)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -481,8 +462,3 @@ def _detached(value: Any) -> Any:
         parts = {f.name: tree_map(_detached, getattr(value, f.name)) for f in fields(value)}
         return replace(value, **parts)
     return value.detach() if isinstance(value, Tensor) else value
-
-
-def _moved(value: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
-    """Follow a change of device, but keep counts, labels and float32 as they are."""
-    return value.to(fn(torch.empty(0, device=value.device)).device)

@@ -56,7 +56,8 @@ def export_onnx(
     try:
         expected = select(adapter.freeze()(example)).cpu()
     finally:
-        adapter.frozen = was_frozen
+        if not was_frozen:
+            adapter.unfreeze()
     # Tracing with one sample would bake the batch size in.
     traced = example if len(example) > 1 else torch.cat([example, example])
     program = torch.onnx.export(

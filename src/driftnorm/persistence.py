@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from driftnorm.guard import GuardState
 from driftnorm.heads import HeadState
+from driftnorm.learner import Learner
 from driftnorm.probe import Layout
-from driftnorm.transaction import Learner
 
 __all__ = [
     "PREFIX",

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from driftnorm.heads import HeadState
 from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.learner import Learner
 from driftnorm.probe import Layout
 from driftnorm.recipe import OPTIMIZERS, Recipe
 from driftnorm.selection import select
 from driftnorm.statistics import Source
 from driftnorm.surgery import NoBatchNormError, describe_norms
-from driftnorm.transaction import Learner
 
 __all__ = ["assign_statistics", "build_learner", "check_batch_norm", "start_head"]
 

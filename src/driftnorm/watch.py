@@ -8,10 +8,11 @@ from torch import Tensor
 
 from driftnorm.adapter import warn
 from driftnorm.functional import Moments
-from driftnorm.guard import EMPTY, Guard, Signals, Verdict, read_signals
+from driftnorm.guard import Guard, Signals, Verdict, read_signals
 from driftnorm.intake import looks_unnormalized
 from driftnorm.layers import AdaptiveBatchNorm
 from driftnorm.recipe import Recipe
+from driftnorm.stream_state import StreamState
 
 __all__ = ["Watch"]
 
@@ -19,18 +20,15 @@ _TINY = 8  # images; below this, statistics of the batch alone are mostly noise
 
 
 class Watch:
-    """Holds what was said already, and what the guard remembers.
+    """Holds what was said already; what the guard remembers of the stream is in ``memory``.
 
     Attributes:
-        state: The guard's memory; replaced as a whole, never changed in place.
-        alarms: How many times the guard found adaptation harmful.
         asked: The source's logits on the first images of the last batch, if they were asked for.
     """
 
-    def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
+    def __init__(self, guard: Guard, recipe: Recipe, episodic: bool, memory: StreamState) -> None:
         self.guard = guard
-        self.state = EMPTY
-        self.alarms = 0
+        self._memory = memory
         self.asked: Tensor | None = None
         self._recipe = recipe
         # Without memory, or with features that never change, there is nothing to go wrong.
@@ -53,7 +51,7 @@ class Watch:
                 f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
                 f"statistics ('gprebn') or a source prior ('bn-prior').",
             )
-        if self.guard.ordered(signals, self.state.marginal, self.state.batches):
+        if self.guard.ordered(signals, self._memory.guard.marginal, self._memory.guard.batches):
             self._jumps += 1
         if self._recipe.order_dependent and self._jumps > 1:  # once may be chance
             self.say_once(
@@ -87,16 +85,16 @@ class Watch:
         Returns:
             What the adapter must act on.
         """
-        learns, self.asked = self._recipe.needs_backward, None
-        if not self._guards or not self.guard.wants_audit(self.state, signals, moved, learns):
+        memory, learns, self.asked = self._memory, self._recipe.needs_backward, None
+        if not self._guards or not self.guard.wants_audit(memory.guard, signals, moved, learns):
             return Verdict("fine")
         answer = self.asked = ask_source(self.guard.images)
         source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
-        verdict = self.guard.verdict(self.state, adapted, source, moved)
+        verdict = self.guard.verdict(memory.guard, adapted, source, moved)
         acts = self.guard.policy != "warn"
-        self.state = self.state.audited(source, held=acts and verdict.finding == "doubt")
+        memory.guard = memory.guard.audited(source, held=acts and verdict.finding == "doubt")
         if verdict.finding == "harm":
-            self.alarms += 1
+            memory.alarms += 1
         if acts:
             return verdict
         if verdict.finding == "harm":

@@ -1,4 +1,4 @@
-"""Make a batch all or nothing: remember the state before it, and put it back if it fails."""
+"""What is trained: its parameters, its optimiser, and the way back to where it was."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.functional import statistics_dtype
-from driftnorm.guard import GuardState
-from driftnorm.heads import HeadState
-from driftnorm.layers import AdaptiveBatchNorm
-from driftnorm.statistics import Tracked
 
-__all__ = ["Learner", "Undo", "is_finite"]
+__all__ = ["Learner", "is_finite"]
 
 
 def is_finite(tensors: list[Tensor]) -> bool:
@@ -83,6 +79,18 @@ class Learner:
         self.set_parameters(self.start)
         self.optimizer.state = defaultdict(dict)
 
+    def remember(self) -> Callable[[], None]:
+        """What is returned puts parameters and optimiser back to where they are now."""
+        parameters = {name: p.detach().clone() for name, p in self.parameters.items()}
+        optimizer = self.optimizer_state()
+
+        def put_back() -> None:
+            self.set_parameters(parameters)
+            self.set_optimizer_state(optimizer)
+            self.optimizer.zero_grad(set_to_none=True)
+
+        return put_back
+
     def require_grad(self) -> None:
         """Undo what a caller may have switched off since."""
         for parameter in self.parameters.values():
@@ -116,37 +124,3 @@ class Learner:
         moved = [(p - self.start[n]).float().norm() for n, p in self.parameters.items()]
         length = [value.float().norm() for value in self.start.values()]
         return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
-
-
-class Undo:
-    """The state before a batch. Statistics, head and guard are replaced, never changed in place,
-    so references suffice; parameters and optimiser state are copied.
-    """  # noqa: D205
-
-    def __init__(
-        self,
-        layers: Mapping[str, AdaptiveBatchNorm],
-        learner: Learner | None,
-        head: HeadState | None,
-        guard: GuardState,
-        batches: int,
-    ) -> None:
-        self._layers = layers
-        self._tracked: dict[str, Tracked] = {name: layer.tracked for name, layer in layers.items()}
-        self._learner = learner
-        if learner is not None:
-            self._parameters = {n: p.detach().clone() for n, p in learner.parameters.items()}
-            self._optimizer = learner.optimizer_state()
-        self.head = head
-        self.guard = guard
-        self.batches = batches
-
-    def __call__(self) -> None:
-        """Put statistics, parameters and optimiser back; the caller takes head and guard."""
-        for name, layer in self._layers.items():
-            layer.begin()
-            layer.tracked = self._tracked[name]
-        if self._learner is not None:
-            self._learner.set_parameters(self._parameters)
-            self._learner.set_optimizer_state(self._optimizer)
-            self._learner.optimizer.zero_grad(set_to_none=True)
