@@ -97,6 +97,13 @@ def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
     assert "holds no corruption such as fog/5" in capsys.readouterr().out
 
 
+def test_what_was_generated_says_how_large_it_is(toy, capsys) -> None:
+    write_pictures(toy / "pets", {"cat/1.png": (64, 64), "dog/2.png": (64, 64)})
+    corrupt(Path("pets"), Path("c"), corruptions="fog", severities="5", workers=1, quiet=True)
+    run("check", "imagenet-c", "c")
+    assert "c is a sound imagenet-c, generated from 2 images of pets." in capsys.readouterr().out
+
+
 def run_in_vain(*arguments: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         run(*arguments)

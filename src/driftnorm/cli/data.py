@@ -16,6 +16,7 @@ from driftnorm.data.check import check_folder
 from driftnorm.data.check_form import check_cifar100, check_imagenet_c
 from driftnorm.data.cifar_c import check_cifar_c
 from driftnorm.data.fetch import fetch
+from driftnorm.data.provenance import read_provenance
 from driftnorm.data.sources import DATASETS, find_dataset
 from driftnorm.domains.check import check_domains
 from driftnorm.domains.known import DIGIT_NAMES, KNOWN_SETS
@@ -130,17 +131,24 @@ def _checkable(name: str) -> str:
 
 def _check_files(name: str, folder: Path, console: Console) -> _Found:
     if name in _ARRAYS:
-        return _Found(name, check_cifar_c(folder, name))
+        return _generated(name, folder, check_cifar_c(folder, name))
     if name == _CIFAR100:
         return _Found(name, check_cifar100(folder))
     if name == _PICTURES:
         with Bar(console) as bar:
-            return _Found(name, check_imagenet_c(folder, bar))
+            return _generated(name, folder, check_imagenet_c(folder, bar))
     digits = name in DIGIT_NAMES
     dataset = find_dataset("mnist" if digits else name)
     with Bar(console, in_bytes=True) as bar:
         problems = [str(problem) for problem in check_folder(dataset, folder, bar)]
     return _Found(f"MNIST for {name}" if digits else name, problems)
+
+
+def _generated(name: str, folder: Path, problems: list[str]) -> _Found:
+    """What was generated may be sound and yet a part of the released set: say how large it is."""
+    made = None if problems else read_provenance(folder)
+    size = "" if made is None else f", generated from {made.count:,} images of {made.source}"
+    return _Found(name + size, problems)
 
 
 def _check_domains(name: str, folder: Path, console: Console) -> _Found:

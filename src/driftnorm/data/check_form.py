@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -64,12 +65,12 @@ def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_repor
         problems.append(f"{home} is unfinished: `driftnorm corrupt` is at work or was killed.")
     expected = _PICTURES if made is None else made.count
     streams = [(c, s) for c in CORRUPTIONS + EXTRA_CORRUPTIONS for s in SEVERITIES]
-    found = 0
+    found, missing = 0, defaultdict[str, list[int]](list)
     for done, (corruption, severity) in enumerate(streams, start=1):
         progress(f"{corruption} {severity}", done, len(streams))
         if not holds_imagenet_c(home, corruption, severity):
             if made is None and corruption in CORRUPTIONS:
-                problems.append(f"{corruption}/{severity} is missing.")
+                missing[corruption].append(severity)
             continue
         found += 1
         try:
@@ -86,6 +87,10 @@ def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_repor
             problems.append(
                 f"{corruption}/{severity} must have {expected:,} pictures, found {len(pictures):,}."
             )
+    for corruption, severities in missing.items():
+        listed = ", ".join(map(str, severities))
+        which = "at every severity" if len(severities) == len(SEVERITIES) else f"at {listed}"
+        problems.append(f"{corruption} is missing {which}.")
     if not found:
         return [*problems[:1], f"{home} holds no corruption such as fog/5 or weather/fog/5."]
     return problems
