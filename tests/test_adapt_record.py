@@ -118,17 +118,64 @@ def test_what_changed_is_said_in_one_honest_sentence() -> None:
     item = Item("x", np.zeros((8, 8, 3), np.uint8))
     before = [Answer(0, 0.5, 0.9), Answer(1, 0.6, 0.7), Answer(None, error="not finite")]
     after = [Answer(1, 0.9, 0.3), Answer(1, 0.8, 0.5), Answer(1, 0.8, 0.5)]
-    comparison.add([(item, answer, 1) for answer in after], before, ("cat", "dog"))
-    assert (comparison.images, comparison.changed, comparison.judged) == (2, 1, [2, 1, 2])
+    comparison.add([(item, answer, None) for answer in after], before, ("cat", "dog"))
+    assert (comparison.images, comparison.changed, comparison.judged) == (2, 1, [0, 0, 0])
     assert [(e["source"], e["adapted"]) for e in comparison.examples] == [("cat", "dog")]
-    said = comparison.sentence()
+    said = comparison.verdict()
     assert "50.0 % of the answers differ" in said
     assert "from 0.800 to 0.400 of its maximum" in said
     assert "from 55.0 to 85.0 %" in said
     assert said.endswith("surer, which is no proof of being right.")
     assert said.count(". ") == 0
     other = Comparison(2, entropy=[0.2, 0.8], confidence=[1.8, 1.2])
-    assert other.sentence().endswith("nothing here says that adapting helps.")
+    assert other.verdict().endswith("nothing here says that adapting helps.")
+
+
+@pytest.mark.parametrize(
+    ("source", "adapted", "finding"),
+    [
+        ([0] * 60 + [1] * 40, [1] * 80 + [0] * 20, "Adapting helps: "),
+        ([1] * 80 + [0] * 20, [0] * 60 + [1] * 40, "Adapting hurts: "),
+        (
+            [1] * 50 + [0] * 50,
+            [1] * 48 + [0] * 49 + [1] * 3,
+            "Adapting makes no clear difference: ",
+        ),
+    ],
+)
+def test_with_labels_the_verdict_is_what_they_prove(
+    source: list[int], adapted: list[int], finding: str
+) -> None:
+    comparison, item = Comparison(), Item("x", np.zeros((8, 8, 3), np.uint8))
+    shown = [(item, Answer(choice, 0.6, 0.5), 1) for choice in adapted]
+    comparison.add(shown, [Answer(choice, 0.5, 0.4) for choice in source], ("cat", "dog"))
+    said = comparison.verdict()
+    assert said.startswith(finding)
+    assert (
+        f"the source has {sum(source):.1f} % right, the adapted network {sum(adapted):.1f}" in said
+    )
+    assert "nothing here says" not in said
+    difference = np.subtract(adapted, source)
+    margin = 1.96 * difference.std() / 10  # of the mean of 100
+    low, high = (100 * (difference.mean() + sign * margin) for sign in (-1, 1))
+    assert f"95 % interval {low:+.1f} to {high:+.1f}" in said
+    assert {each["label"] for each in comparison.examples} == {"dog"}
+
+
+def test_examples_are_drawn_from_the_whole_stream() -> None:
+    def drawn(parts: list[int]) -> list[str]:
+        comparison, number = Comparison(), 0
+        for size in parts:
+            items = [Item(str(number + i), np.zeros((8, 8, 3), np.uint8)) for i in range(size)]
+            shown = [(item, Answer(1, 0.6, 0.5), None) for item in items]
+            comparison.add(shown, [Answer(0, 0.5, 0.4)] * size, ("cat", "dog"))
+            number += size
+        return [example["name"] for example in comparison.examples]
+
+    names = drawn([1200])
+    assert len(set(names)) == 12
+    assert max(map(int, names)) > 600
+    assert drawn([7, 500, 693]) == names  # however the stream is cut
 
 
 def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:

@@ -20,7 +20,8 @@ optional; the report shows what is there:
   the distance of the data's statistics from the source's; ``drift_measure``: what that distance is.
   With ``drift_points``, a list of texts, each layer's ``along`` holds its mean distance at each of
   them, such as points in time; ``drift_axis``: what they are.
-* ``examples``: a list of ``{"name", "source", "adapted", "image"}``: a file, the two predictions,
+* ``examples``: a list of ``{"name", "source", "adapted", "image"}``, and ``"label"`` where it is
+  known: a file, the two predictions,
   and a small PNG, JPEG, GIF or WebP as ``data:`` URI.
 
 Other keys that hold text, numbers or truth values are listed as they are; null counts as absent.

@@ -48,11 +48,13 @@ class Group:
         rows: One for each method and stream.
         failures: The cells that failed.
         replaced: How many rows were left out because a later one is of the same method and stream.
+        apart: What tells the group from others of the same data and network, if there are any.
     """
 
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...] = ()
     replaced: int = 0
+    apart: str = ""
 
     @cached_property
     def methods(self) -> list[str]:
@@ -79,16 +81,39 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The data and the network."""
+        """The data and the network, and what else is needed to tell it from other groups."""
         cell = self.rows[0].cell
         name = self.models[0] if len(self.models) == 1 else _architecture(cell)
-        return f"{cell.protocol.data}, {name}"
+        return ", ".join(filter(None, (cell.protocol.data, name, self.apart)))
 
     @property
     def order(self) -> tuple[str, str, int, str]:
         """Where the group comes on a page, whatever the files of its rows are named."""
         cell = self.rows[0].cell
         return cell.study, self.title, cell.protocol.batch_size, str(self.protocol_lines())
+
+    @property
+    def kind(self) -> str:
+        """What the streams differ in."""
+        return "shift" if any(row.cell.severity for row in self.rows) else "domain"
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """What may tell it from groups of the same data and network."""
+        levels = sorted({row.cell.severity for row in self.rows} - {0})
+        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.options})
+        protocol = self.rows[0].cell.protocol
+        several = len(levels) > 1
+        return {
+            "study": self.rows[0].cell.study,
+            "batch": f"batch {protocol.batch_size}",
+            "severity": f"severities {levels[0]} to {levels[-1]}"
+            if several
+            else "".join(f"severity {level}" for level in levels),
+            "reset": f"reset {protocol.reset}",
+            "predict": f"scored {protocol.predict} the update",
+            "steps": ", ".join(options),
+        }
 
     @property
     def reference(self) -> str:
@@ -158,11 +183,11 @@ def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Gr
             else [together_]
         )
         for own in networks:
-            for part in _tuned(own):
+            for part in (part for tuned in _tuned(own) for part in _by_severities(tuned)):
                 last = {(row.cell.method, stream_of(row)): row for row in part}
                 once = tuple(last.values())
                 groups.append(Group(once, _failures_of(once, failures), len(part) - len(once)))
-    return sorted(groups, key=lambda group: group.order)
+    return _told_apart(sorted(groups, key=lambda group: group.order))
 
 
 def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Row]]:
@@ -186,6 +211,38 @@ def _tuned(rows: list[Row]) -> list[list[Row]]:
     if len(ways) < 2:
         return [rows]
     return [[row for row in rows if row.cell.options in ((), way)] for way in ways]
+
+
+def _by_severities(rows: list[Row]) -> list[list[Row]]:
+    """All methods at the severities that all of them met, and those that met more on their own.
+
+    A mean over all that every method met would say nothing of what most of them were measured on.
+    """
+    met: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.cell.shift != CLEAN:
+            met[row.cell.method].add(row.cell.severity)
+    common = frozenset(set.intersection(*met.values())) if met else frozenset[int]()
+    if not common or all(levels == common for levels in met.values()):
+        return [rows]
+    parts = []
+    for levels in {common, *map(frozenset, met.values())}:
+        methods = {method for method, own in met.items() if own >= levels}
+        if len(methods) > 1:
+            of = [row for row in rows if row.cell.method in methods]
+            parts.append([r for r in of if r.cell.shift == CLEAN or r.cell.severity in levels])
+    return parts
+
+
+def _told_apart(groups: list[Group]) -> list[Group]:
+    """With what differs between groups of the same title in their titles."""
+    named = []
+    for group in groups:
+        traits = [other.traits for other in groups if other.title == group.title]
+        differing = [key for key in group.traits if len({each[key] for each in traits}) > 1]
+        apart = ", ".join(filter(None, (group.traits[key] for key in differing)))
+        named.append(replace(group, apart=apart))
+    return named
 
 
 def _failures_of(rows: Sequence[Row], failures: Sequence[Failure]) -> tuple[Failure, ...]:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["Child", "Markup", "escape", "joined", "tag", "verbatim"]
+__all__ = ["Child", "Markup", "breakable", "escape", "joined", "prose", "tag", "verbatim"]
 
-_VOID = {"img", "meta", "link", "br"}
+_VOID = {"img", "meta", "link", "br", "wbr"}
+_JOINTS = re.compile("(?<=[_:=+/@])(?=.)")
 # Characters that XML and HTML do not allow; tab and newline are fine.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -61,6 +62,28 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
         words.append(key if value is True else f'{key}="{escape(_written(value))}"')
     begin = f"<{' '.join(words)}>"
     return Markup(begin if name in _VOID else f"{begin}{joined(*children)}</{name}>")
+
+
+def breakable(text: str) -> Markup:
+    """Text whose lines may break where its words are put together.
+
+    >>> breakable("gaussian_noise")
+    'gaussian_<wbr>noise'
+    """
+    first, *rest = _JOINTS.split(text)
+    return joined(first, *((tag("wbr"), part) for part in rest))
+
+
+def prose(text: str) -> Markup:
+    """Text with what stands between backticks as code.
+
+    >>> prose("see `driftnorm table`")
+    'see <code>driftnorm table</code>'
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner
+        return escape(text)
+    return joined(*(tag("code", part) if odd % 2 else part for odd, part in enumerate(parts)))
 
 
 def verbatim(name: str, text: str) -> Markup:

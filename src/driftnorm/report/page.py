@@ -68,7 +68,9 @@ def page(found: Gathered) -> str:
         *sections,
         id="content",
     )
-    return _document(names[0] if alone else _counted(len(groups), len(runs)), main)
+    # One comparison is what the page is about, also where a run of the demo is beside it.
+    title = names[0] if alone or len(groups) == 1 else _counted(len(groups), len(runs))
+    return _document(title, main)
 
 
 def _counted(comparisons: int, runs: int) -> str:

@@ -40,6 +40,7 @@ _BESIDE = (
     ("confidence, %", "compared_confidence", 100.0, 1),
     ("accuracy, %", "sample_accuracy", 100.0, 1),
 )
+_SHARES = ("accuracy", "mean_confidence")
 _MOST_CLASSES = 20
 _ADAPTED = "adapted"
 
@@ -63,6 +64,7 @@ def run_section(run: Run, slots: Mapping[str, int], anchor: str, alone: bool = F
         _settings(run),
         _warnings(run),
         _beside(run),
+        tag("h3", "Charts"),
         legend(own) if len(own) > 1 else None,
         _stream(run, own),
         _reliability(run, own),
@@ -79,7 +81,7 @@ def _settings(run: Run) -> Markup:
     plain |= _read(run, "config", dict, {})
     plain["environment"] = _read(run, "environment", dict, {})
     lines = [
-        (key.replace("_", " "), _shown(value))
+        (key.replace("_", " "), f"{100 * value:.1f} %" if key in _SHARES else _shown(value))
         for key, value in plain.items()
         if not _SHOWN_ELSEWHERE.fullmatch(key) and value not in (None, {}, [])
     ]
@@ -175,7 +177,10 @@ def _drift(run: Run) -> Markup | None:
     if not layers:
         return None
     measure = _read(run, "drift_measure", str, _MEASURE)
-    note = f"{measure}: mean and largest over the channels of each layer, in the network's order."
+    note = (
+        f"{measure}: mean and largest over the channels of each layer, in the network's order. "
+        "Each column of the first picture has its own scale of colours, the second has one."
+    )
     charts = [heat_map("drift by layer", ("mean", "largest"), layers), _drift_along(run)]
     return chart_grid("Drift of the statistics", note, charts, "pair")
 
@@ -196,11 +201,13 @@ def _drift_along(run: Run) -> Markup:
 
 def _examples(run: Run) -> Markup | None:
     keys = ("name", "source", "adapted", "image")
-    examples = _entries(run, "examples", lambda e: tuple(str(e[key]) for key in keys))
+    examples = _entries(
+        run, "examples", lambda e: (*(str(e[key]) for key in keys), str(e.get("label", "")))
+    )
     if not examples:
         return None
     figures = []
-    for name, source, adapted, image in examples:
+    for name, source, adapted, image, label in examples:
         # A picture that is no picture, or one on the network, is not shown.
         picture = (
             tag("img", src=image, alt=f"Image {name}")
@@ -212,9 +219,13 @@ def _examples(run: Run) -> Markup | None:
             tag("span", name, class_="file"),
             tag("span", "source: ", tag("b", source)),
             tag("span", "adapted: ", tag("b", adapted)),
+            tag("span", "label: ", tag("b", label)) if label else None,
         )
         figures.append(tag("figure", picture, caption, class_="example"))
-    note = "Images for which the adapted network predicts another class than the source."
+    note = (
+        "Images for which the adapted network predicts another class than the source, drawn from "
+        "all that both answered."
+    )
     return chart_grid("Where predictions differ", note, figures, "examples")
 
 

@@ -17,14 +17,15 @@ from driftnorm.report.charts import (
     reliability_chart,
 )
 from driftnorm.report.groups import CLEAN, Group, mean_of, shared_rows
-from driftnorm.report.markup import Markup, tag
+from driftnorm.report.markup import Markup, prose, tag
 from driftnorm.report.tabulate import paper_tables, shift_table, summary_table, table_html
 from driftnorm.report.verdicts import group_verdict
 
-__all__ = ["chart_grid", "group_section", "mean_along", "merged_bins"]
+__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share", "merged_bins"]
 
 _MOST_POINTS = 60  # a line with more is averaged in blocks, or it is a carpet
 _NAMED = 6  # streams of an unfinished method that are named one by one
+_PARTS = 20  # of streams of different lengths
 _BINS = 15  # as `driftnorm.metrics.reliability` has them
 
 
@@ -59,7 +60,9 @@ def chart_grid(heading: str, note: str, charts: Sequence[Markup], kind: str = ""
     if not shown:
         return None
     grid = tag("div", *shown, class_=f"charts {kind}".strip())
-    return tag("div", tag("h4", heading), tag("p", note, class_="note"), grid, class_="figures")
+    return tag(
+        "div", tag("h4", heading), tag("p", prose(note), class_="note"), grid, class_="figures"
+    )
 
 
 def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
@@ -76,6 +79,29 @@ def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
         end = min(begin + block, longest)
         points.append(((begin + 1 + end) / 2, float(np.mean(values))))
     return points
+
+
+def mean_by_share(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """The mean over streams of different lengths at each of up to 20 parts, in % of the stream.
+
+    >>> mean_by_share([[0.0] * 20, [1.0] * 40])[:2]
+    [(2.5, 0.5), (7.5, 0.5)]
+    """
+    known = [np.asarray(stream) for stream in streams if len(stream)]
+    parts = min([_PARTS, *map(len, known)])
+    means = [[part.mean() for part in np.array_split(stream, parts)] for stream in known]
+    return [
+        (100 * (index + 0.5) / parts, float(np.mean(column)))
+        for index, column in enumerate(zip(*means, strict=True))
+    ]
+
+
+def _full_batches(row: Row) -> list[float]:
+    """The online error, without a last batch that is less than half a batch."""
+    errors: list[float] = row.metrics.get("online_error", [])
+    size = row.cell.protocol.batch_size
+    rest = row.metrics.get("count", 0) % size
+    return errors[:-1] if len(errors) > 1 and 0 < rest < size / 2 else errors
 
 
 def merged_bins(
@@ -109,7 +135,7 @@ def _protocol(group: Group) -> Markup:
     return tag(
         "dl",
         *(
-            [tag("dt", name), *(tag("dd", value) for value in values)]
+            [tag("dt", name), tag("dd", *(tag("div", value) for value in values))]
             for name, values in lines.items()
             if values
         ),
@@ -144,7 +170,8 @@ def _bars(group: Group, slots: Mapping[str, int]) -> Markup | None:
         for method, slot in slots.items():
             own = group.of(method, rows)
             value = _percent(own)
-            tip = f"{method} on {shift}: {value or 0:.2f} % error, {len(own)} streams"
+            streams = "1 stream" if len(own) == 1 else f"{len(own)} streams"
+            tip = f"{method} on {shift}: {value or 0:.2f} % error, {streams}"
             panels[shift].append(Bar(method, slot, value, tip))
     values = [bar.value for bars in panels.values() for bar in bars if bar.value is not None]
     top = nice_ticks(0, max(values, default=1) or 1)[-1]
@@ -155,8 +182,7 @@ def _bars(group: Group, slots: Mapping[str, int]) -> Markup | None:
         for shift, bars in panels.items()
     ]
     note = f"Error in %, all panels on one scale. Dashed line: {group.reference}."
-    kind = "domain" if not any(row.cell.severity for row in group.rows) else "shift"
-    return chart_grid(f"Error by {kind}", note, charts)
+    return chart_grid(f"Error by {group.kind}", note, charts)
 
 
 def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
@@ -184,12 +210,17 @@ def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
 
 def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
     series = []
+    lengths = {len(_full_batches(row)) for row in group.measured}
+    alike = len(lengths) == 1
     for method, slot in slots.items():
-        online = [row.metrics.get("online_error", []) for row in group.of(method)]
-        points = [(x, 100 * y) for x, y in mean_along(online)]
-        series.append(Series(method, slot, points))
-    chart = line_chart("online error", series, ("batch", "error, %"))
-    note = "Error of each batch as it came, mean over streams; the last batch may be a small one."
+        online = [_full_batches(row) for row in group.of(method)]
+        means = mean_along(online) if alike else mean_by_share(online)
+        series.append(Series(method, slot, [(x, 100 * y) for x, y in means]))
+    axis = "batch" if alike else "% of the stream"
+    chart = line_chart("online error", series, (axis, "error, %"))
+    note = (
+        "Error of each batch as it came, mean over streams; without a last batch of a few images."
+    )
     return chart_grid("Along the stream", note, [chart], "wide")
 
 

@@ -48,13 +48,21 @@ def group_verdict(group: Group) -> str:
         f"{error:.1f} % mean error against {base:.1f} % unadapted "
         f"({change.value:+.1f} points, 95 % interval {change.low:+.1f} to {change.high:+.1f})"
     )
-    several = f" of {len(group.methods)} methods" if len(group.methods) > 2 else ""
+    tried = [method for method in group.methods if method != group.reference]
+    several = f" of {len(tried)} methods by these labels" if len(tried) > 1 else ""
     openings = {
         "helps": f"Adapting helps on {group.title}: {best} is the best{several}, with",
         "hurts": f"Adapting hurts on {group.title}: even the best method, {best}, has",
         "unclear": f"Adapting makes no clear difference on {group.title}: {best} has",
     }
-    return f"{openings[found]} {numbers}."
+    return f"{openings[found]} {numbers}{_harm(group, tried) if found == 'helps' else ''}."
+
+
+def _harm(group: Group, tried: Sequence[str]) -> str:
+    """How many of the methods that one may have chosen do worse than no adaptation."""
+    changes = [change for method in tried if (change := group.change(method)) is not None]
+    worse = sum(change.low > 0 for change in changes)
+    return f"; {worse} of the {len(tried)} {'does' if worse == 1 else 'do'} harm" if worse else ""
 
 
 def run_verdict(run: Run) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import random
 from collections.abc import Sequence
 
 from driftnorm.inputs import Item
@@ -29,7 +31,8 @@ class Comparison:
         entropy: Of the source, of the adapted network; shares of the maximum, summed.
         confidence: Likewise.
         judged: Labelled ones; how many the source, and the adapted network, had right.
-        examples: Some of the changed ones.
+        both_right: How many of those both had right.
+        examples: Some of the changed ones, drawn from all of them.
     """
 
     images: int = 0
@@ -37,6 +40,7 @@ class Comparison:
     entropy: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
     confidence: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
     judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
+    both_right: int = 0
     examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def wants(self, seen: int) -> bool:
@@ -62,26 +66,64 @@ class Comparison:
             if label is not None:
                 right = (1, int(source.choice == label), int(after.choice == label))
                 self.judged = [a + b for a, b in zip(self.judged, right, strict=True)]
+                self.both_right += right[1] * right[2]
             if after.choice != source.choice:
                 self.changed += 1
-                if len(self.examples) < MOST_EXAMPLES and item.pixels is not None:
-                    names = {"source": classes[source.choice], "adapted": classes[after.choice]}
-                    self.examples.append(
-                        {"name": item.name, **names, "image": thumbnail(item.pixels)}
-                    )
+                place = self._place_of_example()
+                if place < MOST_EXAMPLES and item.pixels is not None:
+                    about = {
+                        "name": item.name,
+                        "source": classes[source.choice],
+                        "adapted": classes[after.choice],
+                        "image": thumbnail(item.pixels),
+                    }
+                    if label is not None:
+                        about["label"] = classes[label]
+                    self.examples[place : place + 1] = [about]
 
-    def sentence(self) -> str:
-        """What adapting changed on the sample, without claiming that it is better."""
+    def _place_of_example(self) -> int:
+        """Where the newest changed image goes, so that all had the same chance to be shown.
+
+        Reservoir sampling; drawn anew for each, so that a run that goes on shows the same ones.
+        """
+        if len(self.examples) < MOST_EXAMPLES:
+            return len(self.examples)
+        return random.Random(self.changed).randrange(self.changed)
+
+    def verdict(self) -> str:
+        """What adapting changed on the sample: what labels prove, or else what cannot be known."""
         entropy = [total / self.images for total in self.entropy]
         confidence = [100 * total / self.images for total in self.confidence]
+        changed = (
+            f"On {self.images:,} images that the source was asked about too, "
+            f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
+            f"from {entropy[0]:.3f} to {entropy[1]:.3f} of its maximum and mean confidence from "
+            f"{confidence[0]:.1f} to {confidence[1]:.1f} %"
+        )
+        if self.judged[0]:
+            return f"{self._judgement()} {changed}."
         how = (
             "surer, which is no proof of being right"
             if entropy[1] < entropy[0]
             else "not surer, so nothing here says that adapting helps"
         )
+        return f"{changed}: {how}."
+
+    def _judgement(self) -> str:
+        """The paired difference of the two accuracies, and whether chance could explain it."""
+        count, source, adapted = self.judged
+        won, lost = adapted - self.both_right, source - self.both_right
+        gain = (won - lost) / count
+        margin = 1.96 * math.sqrt(max(won + lost - count * gain**2, 0.0)) / count
+        low, high = 100 * (gain - margin), 100 * (gain + margin)
+        finding = "Adapting makes no clear difference"
+        if low > 0:
+            finding = "Adapting helps"
+        elif high < 0:
+            finding = "Adapting hurts"
         return (
-            f"On {self.images:,} images that the source was asked about too, "
-            f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
-            f"from {entropy[0]:.3f} to {entropy[1]:.3f} of its maximum and mean confidence from "
-            f"{confidence[0]:.1f} to {confidence[1]:.1f} %: {how}."
+            f"{finding}: of {count:,} labelled images that both answered, the source has "
+            f"{100 * source / count:.1f} % right, the adapted network "
+            f"{100 * adapted / count:.1f} % ({100 * gain:+.1f} points, 95 % interval {low:+.1f} to "
+            f"{high:+.1f})."
         )

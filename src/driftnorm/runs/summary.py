@@ -85,11 +85,5 @@ def _verdict(state: RunState) -> str:
     sentences = [f"{text}."]
     compared = state.comparison
     if compared.images:
-        sentences.append(compared.sentence())
-    judged, source, adapted = compared.judged
-    if judged:
-        sentences.append(
-            f"Of {judged:,} labelled ones among them the source has {100 * source / judged:.1f} % "
-            f"right, the adapted network {100 * adapted / judged:.1f} %."
-        )
+        sentences.append(compared.verdict())
     return " ".join(sentences)

@@ -100,6 +100,15 @@ for (const button of document.querySelectorAll(".legend button")) {
   });
 }
 
+// Where a table is wider than the page, say so: many browsers hide the scroll bar.
+function tellOfMore() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    box.parentNode.toggleAttribute("data-more", box.scrollWidth > box.clientWidth);
+  }
+}
+addEventListener("resize", tellOfMore);
+tellOfMore();
+
 const THEMES = { "": "as the system", light: "light", dark: "dark" };
 const toggle = document.getElementById("theme");
 let theme = "";
