@@ -38,6 +38,7 @@ from driftnorm.runs.predictions import (
     PredictionsFile,
     read_answers,
 )
+from driftnorm.runs.state import read_state
 
 
 @pytest.fixture
@@ -148,7 +149,8 @@ def stream(
     """`adapt_stream` on an array, stopped after so many batches."""
     from driftnorm_test_network import build
 
-    np.save(home / "images.npy", images)
+    if not (home / "images.npy").exists():  # data that are written anew are others
+        np.save(home / "images.npy", images)
     method = str(options.pop("method", "gprebn"))
     every = options.pop("every", 3)
     settings = {"method": method, **options}
@@ -394,6 +396,103 @@ def test_misuse_is_one_line_and_exit_code_2(
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
     assert not [*home.glob("*.csv")]
+
+
+# --------------------------------------------------------------------------- other data, same names
+
+
+def test_other_images_under_the_same_name_are_not_taken_for_those_done(home: Path) -> None:
+    np.save(home / "day.npy", drifting(64))
+    before = run(home, home / "day.npy", "day.csv")
+    assert run(home, home / "day.npy", "day.csv") == before  # nothing to do
+    np.save(home / "day.npy", drifting(64)[::-1])
+    with pytest.raises(DataError, match=r"day\.npy has changed since the run of .* began"):
+        run(home, home / "day.npy", "day.csv")
+    assert (home / "day.csv").read_bytes() == before
+    assert run(home, home / "day.npy", "day.csv", fresh=True) != before
+
+
+def test_a_picture_that_was_replaced_is_noticed(home: Path) -> None:
+    folder = home / "pictures"
+    folder.mkdir()
+    for number, image in enumerate(drifting(40)):
+        Image.fromarray(image).save(folder / f"{number:02}.png")
+    listed = home / "list.txt"
+    listed.write_text("\n".join(f"pictures/{number:02}.png" for number in range(40)))
+    for data, out in ((folder, "a.csv"), (listed, "b.csv")):
+        run(home, data, out)
+    Image.fromarray(drifting(40)[-1]).save(folder / "07.png")
+    for data, out in ((folder, "a.csv"), (listed, "b.csv")):
+        with pytest.raises(DataError, match=r"07\.png has changed since"):
+            run(home, data, out)
+
+
+def test_other_weights_in_the_same_file_are_noticed(home: Path) -> None:
+    from driftnorm_test_network import build
+
+    network = build()
+    np.save(home / "x.npy", drifting(64))
+    torch.save(network.state_dict(), home / "w.pt")
+    run(home, home / "x.npy", "w.csv", weights=home / "w.pt")
+    with torch.no_grad():
+        first = next(network.parameters())
+        first.copy_(first.flip(0))  # sums over the weights stay what they were
+    torch.save(network.state_dict(), home / "w.pt")
+    with pytest.raises(ValueError, match="belongs to a run with network"):
+        run(home, home / "x.npy", "w.csv", weights=home / "w.pt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"save_state": "a.csv"}, "`--out` and `--save-state` name the same file, a.csv"),
+        ({"save_state": "x.npy"}, "`--save-state` would overwrite .*x.npy, which is `DATA`"),
+        ({"save_state": "b.safetensors", "bake": "b.safetensors"}, "`--save-state` and `--bake`"),
+        ({"bake": "w.safetensors", "weights": "w.safetensors"}, "overwrite .*which is `--weights`"),
+        ({"save_state": "classes.json"}, "would overwrite .*which is `--classes`"),
+    ],
+)
+def test_nothing_that_is_needed_is_written_over(
+    home: Path, options: dict[str, str], message: str
+) -> None:
+    np.save(home / "x.npy", drifting(32))
+    before = (home / "x.npy").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        run(home, home / "x.npy", "a.csv", **{flag: home / name for flag, name in options.items()})
+    assert (home / "x.npy").read_bytes() == before
+    assert not (home / "a.csv").exists()
+
+
+def test_data_that_end_too_soon_are_no_success(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tarfile.open(home / "whole.tar", "w") as archive:
+        for number, image in enumerate(drifting(40)):
+            Image.fromarray(image).save(home / "one.png")
+            archive.add(home / "one.png", f"{number}.png")
+    content = (home / "whole.tar").read_bytes()
+    (home / "cut.tar").write_bytes(content[: len(content) // 2])
+    run(home, home / "whole.tar", "whole.csv")
+    with pytest.raises(SystemExit) as stop:
+        run(home, home / "cut.tar", "cut.csv")
+    assert stop.value.code == 1
+    assert "cut.tar was read in part only: " in capsys.readouterr().err
+    record = json.loads((home / "cut.run" / "run.json").read_text())
+    assert record["cut_off"]
+    assert 0 < record["predicted"] < 40
+
+
+def test_a_few_images_at_the_end_go_with_the_batch_before_them(home: Path) -> None:
+    images = drifting(65)
+    np.save(home / "65.npy", images)
+    np.save(home / "64.npy", images[:64])
+    many, few = (run(home, home / f"{n}.npy", f"{n}.csv", batch_size=32) for n in (65, 64))
+    entropy = [[float(row["entropy"]) for row in rows(content)] for content in (many, few)]
+    assert entropy[0][:32] == entropy[1][:32]
+    assert len(entropy[0]) == 65
+    assert np.abs(np.subtract(entropy[0][32:64], entropy[1][32:])).max() < 0.1
+    state, _ = read_state(home / "65.run" / "state.safetensors")
+    assert [point[1] for point in state.tally.course.points] == [32, 33]
 
 
 # --------------------------------------------------------------------------- parts

@@ -159,7 +159,10 @@ def test_wrong_use_writes_nothing(source: Path, pictures: Path) -> None:
     out = source.with_name("adapted.xyz")
     with pytest.raises(ValueError, match=r"`OUT` must end in \.safetensors, \.pt2, \.onnx"):
         run(source, out, "--data", pictures)
-    with pytest.raises(ValueError, match="give `--data` to adapt to, or `--state`"):
+    with pytest.raises(
+        ValueError,
+        match="give `--data` to adapt to, `--state` of",
+    ):
         run(source, out.with_suffix(".pt2"))
     with pytest.raises(ValueError, match="more than the `tolerance`"):
         run(source, out, "--form", "safetensors", "--data", pictures, "--tolerance", "-1")
@@ -205,3 +208,24 @@ def test_a_network_of_timm(timm: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert opened.architecture == "timm:resnet18"
     plain = timm.create_model("resnet18", num_classes=5)
     plain.load_state_dict(opened.model.network.state_dict())  # the names of timm's own network
+
+
+def test_the_network_as_it_is_needs_no_data(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(source, source.with_name("same.safetensors"), "--method", "source")
+    assert "as it is; on 8 random images" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"`OUT` would overwrite .*, which is `MODEL`"):
+        run(source, source, "--method", "source")
+
+
+def test_onnx_says_what_it_takes_and_what_its_classes_are(source: Path, pictures: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    out = source.with_name("a.onnx")
+    run(source, out, "--data", pictures)
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["classes"]) == list(open_checkpoint(source).classes)
+    assert json.loads(about["preprocessing"])["size"] == open_checkpoint(source).preprocessing.size
+    assert "in [0, 1]" in about["input"]

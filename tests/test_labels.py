@@ -59,14 +59,18 @@ def test_a_table(tmp_path: Path, listed: Inputs) -> None:
 
 def test_an_array(tmp_path: Path, listed: Inputs) -> None:
     given = str(tmp_path / "l.npy")
-    np.save(given, np.array([1, 0, -1, 1]))
+    np.save(given, np.array([1, 0, -1, 1, 0, 0, 1]))
     labels = open_labels(given, CLASSES, listed)
-    assert [labels.of("x", position) for position in range(5)] == [1, 0, None, 1, None]
+    assert [labels.of("x", position) for position in range(8)] == [1, 0, None, 1, 0, 0, 1, None]
+    for wrong in (6, 8):
+        np.save(given, np.zeros(wrong, dtype=int))
+        with pytest.raises(DataError, match=rf"each of the 7 images, .*; it holds {wrong}\."):
+            open_labels(given, CLASSES, listed)
     for number in (2, -2):
         np.save(given, np.array([0, number]))
         with pytest.raises(DataError, match=f"from 0 to 1, or -1 .* got {number}"):
             open_labels(given, CLASSES, listed)
-    np.save(given, np.array([-1, -1]))
+    np.save(given, np.full(7, -1))
     with pytest.raises(DataError, match="0 of 7 labels matched"):
         open_labels(given, CLASSES, listed)
     np.save(given, np.array([[0.5]]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,12 @@ class _LogitsOnly(nn.Module):
 
 
 def export_onnx(
-    adapter: RecipeAdapter, path: str | Path, example: Tensor, *, tolerance: float = 1e-3
+    adapter: RecipeAdapter,
+    path: str | Path,
+    example: Tensor,
+    *,
+    tolerance: float = 1e-3,
+    metadata: Mapping[str, str] | None = None,
 ) -> float:
     """Write the baked network as ONNX with a free batch size, and check it against onnxruntime.
 
@@ -40,6 +45,7 @@ def export_onnx(
         path: The file to write.
         example: A batch of inputs; used for tracing and for the check.
         tolerance: Largest difference of the logits that is accepted, relative to their size.
+        metadata: Kept in the file, for those who will use it: class names, say.
 
     Returns:
         The largest absolute difference between ONNX's logits and the frozen adapter's.
@@ -70,6 +76,7 @@ def export_onnx(
         output_names=["logits"],
     )
     assert program is not None
+    program.model.metadata_props.update(metadata or {})
     unchecked = Path(path).with_suffix(".unchecked.onnx")
     try:
         program.save(str(unchecked))

@@ -12,11 +12,13 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli.network_flags import DEFAULTS, Shared
+from driftnorm.cli.places import check_places
 from driftnorm.cli.progress import Bar
 from driftnorm.engine import RecipeAdapter
 from driftnorm.guard import Policy
 from driftnorm.inputs import Inputs, open_inputs, open_labels
 from driftnorm.method_spec import parse_method
+from driftnorm.models.saved import weights_hash
 from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
 from driftnorm.runs.config import keep_config
 from driftnorm.runs.opening import save_adapted
@@ -89,6 +91,16 @@ def adapt(
     """
     arguments = dict(locals())
     _prepare_places(save_state, bake)
+    check_places(
+        {"--out": out, "--save-state": save_state, "--bake": bake},
+        {
+            "MODEL": model,
+            "DATA": data,
+            "--weights": network.weights,
+            "--labels": labels,
+            "--classes": network.classes,
+        },
+    )
     opened = network.open(model)
     if bake is not None and opened.architecture is None:
         raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
@@ -111,6 +123,7 @@ def adapt(
         "guard": guard,
         "batch_size": batch_size,
         "device": network.device,
+        "network": weights_hash(opened.network.state_dict())[:12],
         "preprocessing": opened.preprocessing.to_mapping(),
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
@@ -142,6 +155,10 @@ def adapt(
         print("\n".join(_summary(outcome, plan, save_state, bake)))
     if not outcome.record["predicted"]:
         print(f"driftnorm: {_why_nothing(outcome.record)}", file=sys.stderr)
+        raise SystemExit(1)
+    if outcome.record["cut_off"]:
+        lost = f"{data} was read in part only: {outcome.record['cut_off']}"
+        print(f"driftnorm: {lost}.", file=sys.stderr)
         raise SystemExit(1)
 
 

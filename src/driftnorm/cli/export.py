@@ -16,11 +16,14 @@ from cyclopts import Parameter
 from rich.console import Console
 from torch import Tensor
 
+from driftnorm._version import __version__
 from driftnorm.adapter import DriftnormWarning
 from driftnorm.cli.network_flags import DEFAULTS, Shared
+from driftnorm.cli.places import check_places
 from driftnorm.cli.progress import Bar
 from driftnorm.diagnosis.sampling import SampledBatches
 from driftnorm.engine import RecipeAdapter
+from driftnorm.export import export_onnx
 from driftnorm.inputs import open_inputs
 from driftnorm.method_spec import parse_method
 from driftnorm.models import open_checkpoint
@@ -38,8 +41,9 @@ SUFFIXES: dict[str, Form] = {
 }
 CHECKED_IMAGES = 64
 SUMMARY = (
-    "{out} ({form}) holds {model} after {adapted_to_batches} batches of {method}; on {compared_on} "
-    "its logits differ from the frozen adapter's by at most {largest_difference:.2g}."
+    "{out} ({form}) holds {model} {history}; on {compared_on} its logits differ from the frozen "
+    "adapter's by at most {largest_difference:.2g}. It takes RGB images in [0, 1] and normalises "
+    "them itself."
 )
 
 
@@ -87,12 +91,16 @@ def export(
     as_json
         Print the result as JSON.
     """
-    chosen = form or _form_of(out)
-    if data is None and state is None:
-        raise ValueError("give `--data` to adapt to, or `--state` of an earlier run.")
+    chosen, spec = form or _form_of(out), parse_method(method)
+    if data is None and state is None and spec.name != "source":
+        raise ValueError(
+            "give `--data` to adapt to, `--state` of an earlier run, or `--method source` to write "
+            "the network as it is."
+        )
+    read = {"MODEL": model, "--data": data, "--state": state, "--weights": network.weights}
+    check_places({"OUT": out}, read)
     opened = network.open(model)
     _check_form(chosen, opened)
-    spec = parse_method(method)
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
     if state is not None:
         load_adapter(state, adapter)
@@ -121,7 +129,9 @@ def export(
         "compared_on": f"{len(example)} {'random' if data is None else 'of your'} images",
     }
     if not quiet or as_json:
-        print(json.dumps(result) if as_json else SUMMARY.format(**result))
+        adapted = f"after {adapter.batches} batches of {spec}"
+        history = "as it is" if spec.name == "source" else adapted
+        print(json.dumps(result) if as_json else SUMMARY.format(**result, history=history))
 
 
 def _form_of(out: Path) -> Form:
@@ -205,7 +215,13 @@ def _write_program(
 def _write_onnx(
     adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
 ) -> float:
-    return adapter.export_onnx(out, example, tolerance=tolerance)
+    about = {
+        "driftnorm": __version__,
+        "classes": json.dumps(opened.classes),
+        "preprocessing": json.dumps(opened.preprocessing.to_mapping()),
+        "input": "RGB images (N, 3, height, width) in [0, 1]; the network normalises them itself",
+    }
+    return export_onnx(adapter, out, example, tolerance=tolerance, metadata=about)
 
 
 _WRITERS: dict[Form, Writer] = {

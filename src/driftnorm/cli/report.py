@@ -32,6 +32,8 @@ def report(
     out
         The page.
     """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"`--out` must be a file that ends in .html, got {out}.")
     text = make_report(rows)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from itertools import count, islice
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from driftnorm.diagnosis.trial import Batch
-from driftnorm.inputs import Inputs, Item, Labels, Survey
+from driftnorm.inputs import Inputs, Item, Labels, Survey, in_batches
 from driftnorm.inputs.contents import Pixels, Raw
 from driftnorm.models import Preprocessing
 
@@ -74,17 +74,20 @@ class SampledBatches:
         self.folders.clear()
         stream = self._inputs.stream(self._wanted, ahead=self._batch_size)
         with closing(stream) as items:
-            for number in count() if self._numbers is None else self._numbers:
-                taken = [*islice(items, self._batch_size)]
-                if not taken:
-                    return
+            batches: Iterator[tuple[int, list[Item]]]
+            if self._numbers is None:
+                batches = enumerate(in_batches(items, self._batch_size))
+            else:  # a rest would not be what follows the batch before it
+                parts = iter(lambda: [*islice(items, self._batch_size)], [])
+                batches = zip(self._numbers, parts, strict=False)
+            for number, taken in batches:
                 batch = self._gathered(number, taken)
                 if batch is not None:
                     yield batch
 
     def _gathered(self, number: int, items: Sequence[Item]) -> Batch | None:
         images, classes = [], []
-        for place, (name, pixels, error) in enumerate(items):
+        for place, (name, pixels, error, _) in enumerate(items):
             if pixels is None:
                 self.unreadable.append((name, error))
                 continue

@@ -2,6 +2,6 @@
 
 from driftnorm.inputs.labels import Labels, open_labels
 from driftnorm.inputs.opening import open_inputs
-from driftnorm.inputs.streaming import Inputs, Item, Survey
+from driftnorm.inputs.streaming import Inputs, Item, Survey, in_batches
 
-__all__ = ["Inputs", "Item", "Labels", "Survey", "open_inputs", "open_labels"]
+__all__ = ["Inputs", "Item", "Labels", "Survey", "in_batches", "open_inputs", "open_labels"]

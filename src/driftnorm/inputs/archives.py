@@ -74,9 +74,12 @@ class Archive(Inputs):
                         seen += 1
                         yield Raw(member.name, b"" if skipped else self._content(archive, member))
                 if not self._compressed and self.path.stat().st_size <= archive.offset:
-                    yield Raw(str(self.path), Unreadable("the archive lacks its end"))
+                    yield Raw(
+                        str(self.path), Unreadable("the archive lacks its end", and_more=True)
+                    )
         except (tarfile.TarError, EOFError, zlib.error) as error:
-            yield Raw(str(self.path), Unreadable(f"the archive cannot be read on: {error}"))
+            why = f"the archive cannot be read on: {error}"
+            yield Raw(str(self.path), Unreadable(why, and_more=True))
 
     def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
         if not member.isreg() or member.issparse():

@@ -79,10 +79,12 @@ class ArrayFile(Inputs):
                 try:
                     data = stream.read(size)
                 except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                    yield Raw(str(position), Unreadable(f"the file cannot be read on: {error}"))
+                    why = f"the file cannot be read on: {error}"
+                    yield Raw(str(position), Unreadable(why, and_more=True))
                     return
                 if len(data) < size:
-                    yield Raw(str(position), Unreadable("the file ends before this image"))
+                    why = "the file ends before this image"
+                    yield Raw(str(position), Unreadable(why, and_more=True))
                     return
                 yield Raw(str(position), self._laid_out(data))
 

@@ -27,9 +27,15 @@ class Segment(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Something that should have been an image; the reason stands in for it."""
+    """Something that should have been an image; the reason stands in for it.
+
+    Attributes:
+        reason: Why it cannot be read.
+        and_more: Whether nobody knows how many images are lost with it.
+    """
 
     reason: str
+    and_more: bool = False
 
 
 Content: TypeAlias = Path | Segment | bytes | npt.NDArray[Any] | Unreadable

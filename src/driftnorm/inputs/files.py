@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from driftnorm.data.image_set import DataError
 from driftnorm.inputs.contents import PICTURE_SUFFIXES, Raw, Unreadable, is_picture_name
-from driftnorm.inputs.streaming import Inputs, Survey
+from driftnorm.inputs.streaming import Inputs, Survey, last_change
 
 __all__ = ["Folder", "Listing"]
 
@@ -38,6 +38,10 @@ class Folder(Inputs):
         found = (Raw(name, content) for name, content, wanted in self._walk() if wanted)
         return islice(found, starting_at, None)
 
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """The first of so many pictures that was changed after the moment."""
+        return _changed_file(self.raw(), moment, count)
+
     def survey(self) -> Survey:
         """Count the files by their names."""
         wanted = left_out = 0
@@ -63,7 +67,8 @@ def _files_below(
             # A folder's files compare with its neighbours as whole paths do.
             names = sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
     except OSError as error:
-        yield prefix, Unreadable(f"the folder cannot be listed: {error.strerror}"), True
+        why = f"the folder cannot be listed: {error.strerror}"
+        yield prefix, Unreadable(why, and_more=True), True
         return
     for name in names:
         if name.endswith("/"):
@@ -102,6 +107,10 @@ class Listing(Inputs):
         listed = (Raw(line, _place(home, line)) for line in self._lines())
         return islice(listed, starting_at, None)
 
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """The list, or the first of so many pictures, if it was changed after the moment."""
+        return super().changed_since(moment, count) or _changed_file(self.raw(), moment, count)
+
     def survey(self) -> Survey:
         """Count the lines that are not blank."""
         return Survey(sum(1 for _ in self._lines()))
@@ -112,6 +121,13 @@ class Listing(Inputs):
                 entry = line.rstrip("\r\n")
                 if entry.strip():
                     yield entry
+
+
+def _changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+    for name, content in islice(pictures, count):
+        if isinstance(content, Path) and last_change(content) > moment:
+            return name
+    return None
 
 
 def _place(home: Path, line: str) -> Path | Unreadable:

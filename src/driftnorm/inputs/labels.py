@@ -77,7 +77,14 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
             f"an .npy file, the word {OWN} for labels that the data bring, or the word {FOLDERS}."
         )
     if file.suffix.lower() == ".npy":
-        labels = Labels(by_position=_from_array(file, len(classes)))
+        numbered = _from_array(file, len(classes))
+        images = inputs.survey().images
+        if images is not None and len(numbered) != images:
+            raise DataError(
+                f"`--labels` {file} must hold one class number for each of the {images:,} images, "
+                f"in their order ({UNKNOWN} where it is unknown); it holds {len(numbered):,}."
+            )
+        labels = Labels(by_position=numbered)
         return _checked(labels, inputs, f"{file} holds no class numbers")
     named = _from_csv(file, numbers)
     return _checked(Labels(by_name=named), inputs, f"{file} has names such as {_some([*named])}")

@@ -11,22 +11,23 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from driftnorm.data.processes import available_cores
-from driftnorm.inputs.contents import Content, Pixels, Raw
+from driftnorm.inputs.contents import Content, Pixels, Raw, Unreadable
 from driftnorm.inputs.decoding import decoded, described
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["Inputs", "Item", "Survey"]
+__all__ = ["Inputs", "Item", "Survey", "in_batches", "last_change"]
 
 MOST_THREADS = 8
 TOGETHER = 8  # images a task: handing a task to a thread costs as much as a small image
 
 
 class Item(NamedTuple):
-    """One image: its pixels, or why there are none."""
+    """One image: its pixels, or why there are none, and whether it is the end of more."""
 
     name: str
     pixels: Pixels | None
     error: str = ""
+    and_more: bool = False
 
 
 class Survey(NamedTuple):
@@ -71,6 +72,10 @@ class Inputs(ABC):
         found = next(iter(self.raw(position)), None)
         return None if found is None else found.name
 
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """What of the first so many images was changed after a moment (seconds), if anything."""
+        return str(self.path) if last_change(self.path) > moment else None
+
     def stream(
         self, wanted: Preprocessing, *, starting_at: int = 0, ahead: int = 64
     ) -> Generator[Item, None, None]:
@@ -96,6 +101,32 @@ class Inputs(ABC):
             pool.shutdown(cancel_futures=True)
 
 
+def in_batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Batches of ``size``; a rest of less than half of it goes with the last one.
+
+    Averages over batches give each the same weight, and so a single image too much.
+
+    >>> [len(batch) for batch in in_batches(iter([Item("", None)] * 9), 4)]
+    [4, 5]
+    """
+    batch = [*islice(items, size)]
+    while batch:
+        following = [*islice(items, size)]
+        if 2 * len(following) < size:
+            batch, following = batch + following, []
+        yield batch
+        batch = following
+
+
+def last_change(file: Path) -> float:
+    """When a file's content was changed last, or it was put in its place; 0 if it is not there."""
+    try:
+        about = file.stat()
+    except OSError:
+        return 0.0
+    return max(about.st_mtime, about.st_ctime)
+
+
 def _items(few: list[Raw], wanted: Preprocessing) -> list[Item]:
     return [_item(name, content, wanted) for name, content in few]
 
@@ -104,4 +135,5 @@ def _item(name: str, content: Content, wanted: Preprocessing) -> Item:
     try:
         return Item(name, decoded(content, wanted))
     except Exception as error:  # a damaged picture can make its decoder fail in any way
-        return Item(name, None, described(error))
+        lost = isinstance(content, Unreadable) and content.and_more
+        return Item(name, None, described(error), lost)

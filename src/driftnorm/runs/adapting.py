@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.data.atomic import exclusive, write_atomically
 from driftnorm.data.image_set import DataError
-from driftnorm.inputs import Inputs, Item, Labels
+from driftnorm.inputs import Inputs, Item, Labels, in_batches
 from driftnorm.inputs.contents import Pixels
 from driftnorm.models import Preprocessing
 from driftnorm.runs.comparing import COMPARED_IMAGES
@@ -44,7 +43,7 @@ class Plan:
         classes: Names of the classes.
         settings: What the run is of, fit for JSON; a run goes on only with the same ones.
         batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
-            no other image into another batch.
+            no other image into another batch. A rest of less than half a batch goes with the last.
         every: Batches between saved states; None saves every two seconds, or less often where
             writing a state takes long.
         fresh: Start over, whatever is there.
@@ -159,7 +158,8 @@ def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
                 "another `--out`, or overwrite it with `--fresh`."
             )
         plan.record_file.unlink(missing_ok=True)
-        state = RunState(plan.settings, tally=Tally(predicted=[0] * len(plan.classes)))
+        counts = Tally(predicted=[0] * len(plan.classes))
+        state = RunState(plan.settings, began=time.time(), tally=counts)
         save_state(plan.state_file, state, adapter)
         return state
     state, tensors = read_state(plan.state_file)
@@ -168,6 +168,12 @@ def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
         raise DataError(
             f"{inputs.path} has changed since the run was stopped: image number {state.position} "
             f"was {state.last_name!r}. Start over with `--fresh`."
+        )
+    changed = inputs.changed_since(state.began, state.position)
+    if changed is not None:
+        raise DataError(
+            f"{changed} has changed since the run of {plan.out} began: choose another `--out`, or "
+            "start over with `--fresh`."
         )
     adapter.load_state_dict(tensors)
     return state
@@ -213,7 +219,7 @@ class _Session:
             plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
         )
         with closing(items):
-            while not stopped and (batch := [*islice(items, plan.batch_size)]):
+            for batch in in_batches(items, plan.batch_size):
                 entropy = self._predict(batch)
                 now = time.perf_counter()
                 elapsed = now - begun
@@ -227,6 +233,8 @@ class _Session:
                     save_state(plan.state_file, state, self.adapter)
                     unsaved, saved_at = 0, time.perf_counter()
                     pause = max(SAVE_SECONDS, (saved_at - now) / SAVE_SHARE)
+                if stopped:
+                    break
         if unsaved:
             save_state(plan.state_file, state, self.adapter)
         return not stopped
@@ -249,6 +257,9 @@ class _Session:
         if readable:
             places = [place for place, _ in readable]
             self._compare(x, [(batch[p], answers[p], labels[p]) for p in places])
+        for item in batch:
+            if item.and_more:
+                state.tally.cut_off = item.error
         self.file.append(names, answers)
         state.tally.add(names, answers, labels)
         state.position += len(batch)

@@ -164,6 +164,7 @@ class Tally:
         bins: For each bin of confidence: images, sum of confidences, right ones; labelled only.
         notes: Warnings of the adapter.
         seconds: Spent on the stream, over all sessions.
+        cut_off: Why an unknown number of images could not even be counted, if that is so.
     """
 
     images: int = 0
@@ -174,6 +175,7 @@ class Tally:
     bins: list[list[float]] = dataclasses.field(default_factory=lambda: [[0, 0.0, 0]] * BINS)
     notes: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    cut_off: str = ""
     course: Course = dataclasses.field(default_factory=Course)
 
     @classmethod

@@ -34,6 +34,7 @@ class RunState:
 
     Attributes:
         settings: What the run is of; a state goes on only with the same.
+        began: When, in seconds since 1970: data that were changed later are others.
         position: Images done, read or not.
         last_name: Name of the last one.
         length: Bytes of the CSV file that hold them.
@@ -43,6 +44,7 @@ class RunState:
     """
 
     settings: Mapping[str, Any]
+    began: float = 0.0
     position: int = 0
     last_name: str = ""
     length: int = 0

@@ -31,6 +31,7 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
         "predicted": predicted,
         "skipped": tally.unreadable,
         "skipped_first": tally.quoted,
+        "cut_off": tally.cut_off or None,
         "alarms": adapter.alarms,
         "bad_batches": adapter.bad_batches,
         "frozen": adapter.frozen,
