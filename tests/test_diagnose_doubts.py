@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,9 @@ from torch import nn
 from driftnorm.cli.fitting import fitted
 from driftnorm.data.digits import Digits
 from driftnorm.diagnosis import diagnose
+from driftnorm.diagnosis.advice import decide
 from driftnorm.diagnosis.drift import DriftMeter
+from driftnorm.metrics import Interval
 from driftnorm.models import Normalized
 from driftnorm.tables import Column, Table
 
@@ -166,3 +169,39 @@ def test_narrow_tables_lose_columns_and_no_letters(width: int) -> None:
     assert "network.layer1.0.bn1" in out.getvalue()
     assert ("kind" in table.note) == (width < 80)
     assert (table.note == "Note.") == (width >= 80)
+
+
+@pytest.mark.parametrize(
+    ("gain", "outcome"),
+    [
+        (Interval(0.10, 0.02, 0.18), "help"),
+        (Interval(0.05, -0.08, 0.18), "unclear"),  # too few labels
+        (Interval(0.00, -0.02, 0.02), "little"),
+        (Interval(-0.10, -0.18, -0.02), "no help"),
+    ],
+)
+def test_few_labels_do_not_rule_a_gain_out(
+    gain: Interval, outcome: str, trained: nn.Module, digits: Digits
+) -> None:
+    found = diagnose(trained, in_batches(shifted(digits), digits.labels))
+    source, *others = found.run.trials
+    trials = (source, *(replace(trial, gain=gain) for trial in others))
+    judged = replace(found, run=replace(found.run, trials=trials))
+    assert decide(judged.run, ()) == outcome
+    if outcome == "unclear":
+        assert (
+            replace(judged, outcome="unclear", findings=())
+            .verdict()
+            .startswith("Unclear with so few labelled images: ")
+        )
+
+
+def test_less_sure_and_yet_more_varied_is_not_called_harm(
+    trained: nn.Module, digits: Digits
+) -> None:
+    run_ = diagnose(trained, in_batches(shifted(digits))).run
+    source, *others = run_.trials
+    lost = replace(source, entropy=0.1, spread=0.3)
+    for spread, outcome in ((0.9, "unclear"), (0.3, "harm")):
+        trials = (lost, *(replace(trial, entropy=0.4, spread=spread) for trial in others))
+        assert decide(replace(run_, trials=trials), ()) == outcome

@@ -37,7 +37,13 @@ class MethodSpec:
 
     def recipe(self) -> Recipe:
         """What it does; unknown names and options raise."""
-        return build(self.name, {key: _decoded(value) for key, value in self.options})
+        options = {key: _decoded(value) for key, value in self.options}
+        try:
+            return build(self.name, options)
+        except TypeError as error:  # text where a number belongs
+            raise ValueError(
+                f"`{self}`: an option has a value of the wrong kind: {error}."
+            ) from error
 
 
 def parse_method(text: str) -> MethodSpec:

@@ -95,7 +95,7 @@ def check_batch_norm(
         raise NoBatchNormError(
             f"`adapt` found no batch-norm layer in {type(network).__name__}, and {method!r} adapts "
             f"those. Normalisation layers it has: {describe_norms(network)}. Methods that work "
-            f"without batch norm: t3a, rt3a, pl, pl-c."
+            f"without batch norm: t3a, rt3a, pl, pl-c, shot, shot-im."
         )
     without = [name for name, layer in layers.items() if layer.source is None]
     if recipe.needs_source_statistics and without and recipe.only is None:

@@ -6,6 +6,7 @@ This is the only module that knows foreign batch-norm classes.
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ __all__ = [
     "set_linear",
 ]
 
+_NORM = re.compile("norm(?!ali[sz])", re.IGNORECASE)
 _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
@@ -139,7 +141,8 @@ def _tie(modules: Mapping[str, nn.Module], like: Mapping[str, nn.Module]) -> Non
 
 def describe_norms(network: nn.Module) -> str:
     """The normalisation layers of ``network`` in words, e.g. ``LayerNorm x25``."""
-    names = (type(m).__name__ for m in network.modules() if "norm" in type(m).__name__.lower())
+    # "Normalized" and the like wrap a network; what normalises within it is named "...Norm...".
+    names = (type(m).__name__ for m in network.modules() if _NORM.search(type(m).__name__))
     counted = Counter(names)
     return ", ".join(f"{name} x{count}" for name, count in counted.most_common()) or "none"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -37,6 +39,9 @@ class NetworkFlags:
     def open(self, model: str) -> OpenedModel:
         """The model, on its device; a device that is not there is refused first."""
         where = check_device(self.device)
+        # As `python -m` has it: package.module:factory may be in the current folder.
+        if os.getcwd() not in sys.path and "" not in sys.path:
+            sys.path.append(os.getcwd())
         opened = open_model(
             model,
             weights=self.weights,

@@ -30,6 +30,7 @@ TELLS_MORE, TELLS_LESS = 0.02, -0.02
 UNSURE, LOST = 0.06, 0.1
 NEAR = 0.15  # deviations; clean test images of ResNet-20 are 0.12 from its training statistics
 STRAY = 0.03  # deviations; a batch of 64 clean images strays by so much
+WORTH = 0.05  # of accuracy; labels that cannot rule such a gain out do not rule adapting out
 MANY_CLASSES = 100
 DEFAULT_RATE, RATE_OF_MANY, CAREFUL_RATE = 1e-3, 2.5e-4, 1e-4
 
@@ -56,8 +57,8 @@ def decide(run: DryRun, findings: Sequence[Finding]) -> Outcome:
         return "harm"
     source, adapted = run.trials[0], evidence(run)
     surer, tells = adapted.entropy - source.entropy, adapted.information - source.information
-    if surer > LOST:
-        return "harm"
+    if surer > LOST:  # on varied images, so much less sure and yet telling more may be a gain
+        return "unclear" if tells > TELLS_MORE else "harm"
     if tells <= TELLS_MORE and run.drift.mean < NEAR:
         return "no need"
     if tells <= TELLS_MORE:
@@ -100,12 +101,16 @@ def _by_labels(run: DryRun) -> Outcome:
         return "help"
     if run.drift.mean < NEAR:
         return "no need"
+    if any(gain.low < 0 and gain.high > WORTH for gain in gains):
+        return "unclear"  # too few labels to tell a gain from none
     return "no help" if all(gain.high < 0 for gain in gains) else "little"
 
 
 def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome) -> Advice:
     if outcome == "little":
-        return Advice("method", "source", "what there may be to gain shows only with labels")
+        labelled = run.trials[0].accuracy is not None
+        reason = "your labels show no gain" if labelled else "a gain would show only with labels"
+        return Advice("method", "source", reason)
     if outcome in ("no need", "no help", "harm"):
         return Advice("method", "source", "keep the network as it is")
     batch, has_source = max(run.batch_sizes), not inventory.named("missing")
@@ -131,9 +136,10 @@ def _batch_size(run: DryRun) -> Advice:
         return Advice("batch size", str(used), "there are no source statistics to compare with")
     enough = used * (stray / STRAY) ** 2
     size = 2 ** ceil(log2(min(max(enough, SMALL_BATCH), 512)))
+    larger = f"; of {size}, by {run.drift.chance_of_batch(size):.3f}" if size != used else ""
     reason = (
-        f"statistics of a batch of {used} stray by {stray:.3f} deviations by chance; of {size}, by "
-        f"{run.drift.chance_of_batch(size):.3f}. Running statistics (gprebn) do with fewer."
+        f"statistics of a batch of {used} stray by {stray:.3f} deviations by chance{larger}. "
+        "Running statistics (gprebn) do with fewer."
     )
     return Advice("batch size", f"{size} or more", reason)
 
@@ -145,15 +151,17 @@ def _rated(method: str) -> bool:
 
 def _rate(run: DryRun) -> Advice:
     trained = next((trial for trial in run.trials if trial.moved > 0), None)
+    many = run.classes >= MANY_CLASSES
     if trained is None:
-        return Advice("learning rate", f"{DEFAULT_RATE:g}", "the default; nothing was trained here")
+        reason = "nothing was trained here; try it with `--methods gprebn`"
+        return Advice("learning rate", f"{RATE_OF_MANY if many else DEFAULT_RATE:g}", reason)
     steps = len(run.batch_sizes)
     went = f"parameters went {trained.moved:.1%} of their length in {steps} batches"
     plain = evidence(run)
     if trained.alarms or trained.spread < plain.spread - 0.05:
         reason = f"{went}, and the predictions got narrower: less is safer"
         return Advice("learning rate", f"{CAREFUL_RATE:g}", reason)
-    if run.classes >= MANY_CLASSES:
+    if many:
         reason = f"{run.classes} classes in batches of {max(run.batch_sizes)}: gradients are noisy"
         return Advice("learning rate", f"{RATE_OF_MANY:g}", f"{reason}; {went}")
     return Advice("learning rate", f"{DEFAULT_RATE:g}", f"{went}, and nothing got worse")

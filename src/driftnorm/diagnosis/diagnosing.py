@@ -49,6 +49,8 @@ class Diagnosis:
         reason = next((f.text for f in self.findings if f.kind in (*DOUBTS, "folder-order")), "")
         if self.outcome == "unclear" and reason:
             return f"Unclear: {reason}"
+        if self.outcome == "unclear" and self.run.trials[0].accuracy is not None:
+            return f"Unclear with so few labelled images: {self._evidence()}."
         return f"{_ANSWERS[self.outcome]}: {self._evidence()}."
 
     def _evidence(self) -> str:

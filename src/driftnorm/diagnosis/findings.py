@@ -136,7 +136,7 @@ def _of_statistics(inventory: Inventory) -> Iterator[Finding]:
             "no-batch-norm",
             True,
             f"the network has no batch norm (its norms: {inventory.norms}); only methods that "
-            "adapt the classifier work on it: t3a, rt3a, pl, pl-c.",
+            "need none work on it: t3a, rt3a, pl, pl-c, shot, shot-im.",
         )
     initial = inventory.named("initial")
     if initial:

@@ -124,6 +124,13 @@ def fit_weights(
             f"{source} holds NaN or infinite values in {_quoted(broken)}: its training diverged, "
             "or the file is damaged. Take an earlier checkpoint.",
         )
+    negative = [n for n, t in state.items() if n.endswith("running_var") and (t < 0).any()]
+    if negative:
+        raise CheckpointError(
+            "values",
+            f"{source} holds negative variances in {_quoted(negative)}: the file is damaged, or "
+            "its values were changed.",
+        )
     inner.load_state_dict(state, strict=False)
     if isinstance(network, Normalized):
         for key in {"mean", "std"} & (weights.keys() - real.keys()):

@@ -119,7 +119,7 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
             raise  # the module exists; something it imports does not
         raise ValueError(
             f"`spec` {spec!r} names the module {module_name!r}, which cannot be imported. Use a "
-            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path."
+            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path, or, on the command line, in the current folder."
         ) from error
     for part in attribute.split("."):
         factory = getattr(factory, part, None)
@@ -127,10 +127,11 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
         raise ValueError(f"`spec` {spec!r}: {module_name!r} has no function {attribute!r}.")
     try:
         network = factory(**options)
-    except TypeError as error:
+    except Exception as error:  # whatever a function of the user's raises
         given = f"with {', '.join(options)}" if options else "without arguments"
         raise ValueError(
-            f"{module_name}:{attribute} must build a network when called {given}, but: {error}."
+            f"{module_name}:{attribute} must build a network when called {given}, but it raised "
+            f"{type(error).__name__}: {error}."
         ) from error
     if not isinstance(network, nn.Module):
         raise TypeError(
