@@ -228,7 +228,11 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
         ("CIFAR-100-C, severity 5", "summary", hundred),
         ("ResNet-56 on CIFAR-10-C, severity 5", "summary", large),
         ("Batch size, severity 5, three corruptions", "batch-size", sizes),
-        ("Augmentation baselines, severity 3", "augmentation", chosen(rows, count=1000)),
+        (
+            "Augmentation baselines, severity 3",
+            "augmentation",
+            chosen(rows, count=1000, severity=3),
+        ),
     ):
         try:
             table = VIEWS[view].make(in_order(own, VIEWS[view].methods))

@@ -201,3 +201,12 @@ def test_orders_of_a_stream_are_not_counted_as_new_images() -> None:
         [row("source", before, seed) for seed in range(5)],
     )
     assert once == pytest.approx(often)
+
+
+def test_what_theta_costs_is_asked_only_where_target_statistics_are_good() -> None:
+    rows = [
+        *made("source", 0.3),
+        *made("gprebn", 0.32, (*TENTS, ("theta", 0.3)), 0.05),  # selected
+        *made("gprebn", 0.5, THETA),
+    ]
+    assert verdicts(rows)[CLAIMS[4].claim.text] == "not testable here: target statistics do harm"

@@ -18,8 +18,10 @@ from rich.console import Console
 
 from driftnorm.cli import app
 from driftnorm.cli.fitting import print_table
+from driftnorm.metrics import Interval
 from driftnorm.records import Row, load_rows, save_rows
 from driftnorm.robustness.ablations import ABLATION, HALF_TARGET, INTRO, TENT_ON_SOURCE, Setting
+from driftnorm.robustness.claims import Claim, verdict
 from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, shifts_of
 from driftnorm.robustness.networks import FINE_TUNED, tuning_of
 from driftnorm.robustness.paper import ALEXNET_ERRORS, IMAGENET
@@ -405,3 +407,17 @@ def test_no_number_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         narrow, VIEWS["ablation"].make([r for r in load_rows(rows) if r.cell.severity == 5])
     )
     assert "…" not in narrow.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Interval(0.1, -0.4, 0.4), "confirmed"),
+        (Interval(0.4, 0.1, 0.8), "not confirmed"),
+        (Interval(2.5, 2.2, 2.7), "contradicted"),
+        (Interval(-2.5, -2.7, -2.2), "contradicted"),
+    ],
+)
+def test_a_claim_of_likeness_can_be_contradicted(change: Interval, said: str) -> None:
+    claim = Claim("alike", "a", "b", "alike", "", margin=0.5)
+    assert verdict(claim, change) == said

@@ -119,7 +119,8 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
             raise  # the module exists; something it imports does not
         raise ValueError(
             f"`spec` {spec!r} names the module {module_name!r}, which cannot be imported. Use a "
-            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path, or, on the command line, in the current folder."
+            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path (on the "
+            "command line also in the current folder)."
         ) from error
     for part in attribute.split("."):
         factory = getattr(factory, part, None)
