@@ -15,7 +15,7 @@ import torch
 from own_network import CLASSES, WANTED, drifting, run
 
 import driftnorm
-from driftnorm.diagnosis.drift import channel_distance
+from driftnorm.distance import channel_distance, layer_distances
 from driftnorm.functional import Moments
 from driftnorm.inputs import Item, open_inputs
 from driftnorm.models import Normalized
@@ -23,7 +23,7 @@ from driftnorm.report.charts import heat_grid
 from driftnorm.report.page import make_report
 from driftnorm.runs.adapting import Plan, adapt_stream
 from driftnorm.runs.comparing import COMPARED_IMAGES, ENOUGH, SHARE, Comparison
-from driftnorm.runs.drift import MOST_POINTS, DriftCourse, layer_distances
+from driftnorm.runs.drift import MOST_POINTS, DriftCourse
 from driftnorm.runs.predictions import Answer
 
 

@@ -23,9 +23,10 @@ from driftnorm.data.digits import Digits, split_digits
 from driftnorm.demo.experiment import digit_network, train
 from driftnorm.demo.shifts import SHIFTS
 from driftnorm.diagnosis import Diagnosis, diagnose, take_inventory
-from driftnorm.diagnosis.drift import DriftMeter, channel_distance, pooled
+from driftnorm.diagnosis.drift import DriftMeter, pooled
 from driftnorm.diagnosis.order import serial
 from driftnorm.diagnosis.sampling import SampledBatches
+from driftnorm.distance import channel_distance
 from driftnorm.functional import Moments, batch_moments
 from driftnorm.inputs import open_inputs
 from driftnorm.models import Normalized, Preprocessing

@@ -314,7 +314,8 @@ def test_the_committed_demo_makes_a_whole_page() -> None:
     )
     assert "severities 1 to 3" in text
     assert "seeds 0 to 2" in text
-    assert found.count("figure") == 6 + 6 + 1 + 13  # bars, severities, stream, reliability
+    # Bars, severities, stream, reliability, drift
+    assert found.count("figure") == 6 + 6 + 1 + 13 + 1
     for name, attributes in found.tags:
         for key in ("src", "href"):
             assert str(attributes.get(key, "#")).startswith(("#", "data:")), (name, attributes)
@@ -593,3 +594,16 @@ def test_streams_of_different_lengths_are_averaged_by_their_share() -> None:
     assert np.allclose(rising, np.mean(rising), atol=0.1)
     assert mean_by_share([[1.0, 0.0]]) == [(25.0, 1.0), (75.0, 0.0)]
     assert mean_by_share([]) == []
+
+
+def test_benchmarks_show_the_drift_of_every_layer() -> None:
+    rows = [
+        replace(row, metrics={**row.metrics, "drift": {"net.bn1": 0.2, "net.bn2": rank / 10}})
+        for rank, row in enumerate(make_rows(("bn",)))
+    ]
+    found = read([*make_rows(("source",)), *rows])
+    assert "Drift of the statistics" in found.text
+    assert "Distance of the statistics that bn tracked" in found.text
+    tips = re.findall(r"net\.bn2, \w+: [\d.]+", found.text)
+    assert tips == ["net.bn2, clean: 0", "net.bn2, blur: 0.35", "net.bn2, fog: 0.15"]
+    assert "Drift of the statistics" not in read(make_rows()).text

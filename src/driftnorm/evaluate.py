@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from driftnorm.adapter import Adapter, DriftnormWarning
+from driftnorm.distance import layer_distances
 from driftnorm.metrics import (
     Bools,
     Floats,
@@ -43,8 +44,9 @@ def evaluate(
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
-        ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, and its
-        ``warnings`` if it gave any.
+        ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, its
+        ``warnings`` if it gave any, and the ``drift`` of each layer whose statistics it tracked:
+        their mean distance from the source's over channels, in deviations.
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     said: set[str] = set()
@@ -76,7 +78,13 @@ def evaluate(
         "alarms": adapter.alarms,
         "seconds": round(seconds, 4),
         **({"warnings": sorted(said)} if said else {}),
+        **({"drift": drift} if (drift := _drift(adapter)) else {}),
     }
+
+
+def _drift(adapter: Adapter) -> dict[str, float]:
+    distances = layer_distances(adapter)
+    return {name: round(found[0], 4) for name, found in distances.items() if found is not None}
 
 
 @contextmanager

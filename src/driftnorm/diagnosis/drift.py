@@ -1,14 +1,8 @@
-r"""How far the data are from what the network was trained on, layer by layer.
+"""How far the data are from what the network was trained on, layer by layer.
 
-Every batch-norm layer of the source network, running as it was trained, receives activations. Per
-channel, with the source's mean :math:`\mu_s` and deviation :math:`\sigma_s = \sqrt{v_s + \epsilon}`
-and the data's :math:`\mu_t`, :math:`\sigma_t`, the distance is
-
-.. math:: d = \sqrt{(\mu_t - \mu_s)^2 + (\sigma_t - \sigma_s)^2} \; / \; \sigma_s
-
-which is the 2-Wasserstein distance of the two Gaussians in units of the source's deviation: 0 for
-the same statistics, 1 where the mean is off by one deviation. A layer's distance is the mean over
-its channels; the largest is told beside it.
+Every batch-norm layer of the source network, running as it was trained, receives activations; their
+moments are compared with the source's, channel by channel (`driftnorm.distance`). A layer's
+distance is the mean over its channels; the largest is told beside it.
 
 Few images have statistics of their own. Each layer is also measured on the images with even and
 with odd number apart; half the distance between those two is about what chance alone gives for the
@@ -26,10 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm.distance import channel_distance
 from driftnorm.functional import Moments, batch_moments
 from driftnorm.surgery import find_batch_norms
 
-__all__ = ["Drift", "DriftMeter", "LayerDrift", "channel_distance", "pooled"]
+__all__ = ["Drift", "DriftMeter", "LayerDrift", "pooled"]
 
 
 @dataclass(frozen=True)
@@ -83,14 +78,6 @@ class Drift:
     def chance_of_batch(self, batch_size: int) -> float:
         """Mean distance that chance gives in a batch of this size: it falls with its root."""
         return self.chance * math.sqrt(self.images / batch_size)
-
-
-def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> Tensor:
-    """Wasserstein distance per channel in deviations of the source; see the module's formula."""
-    deviation = (source.var.double() + eps).sqrt()
-    other = (target.var.double() + eps).sqrt()
-    moved = (target.mean.double() - source.mean.double()).square()
-    return (moved + (other - deviation).square()).sqrt() / deviation
 
 
 def pooled(parts: list[Moments]) -> Moments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from driftnorm.report.charts import (
     Bar,
     Series,
     bar_chart,
+    heat_grid,
     legend,
     line_chart,
     nice_ticks,
@@ -50,6 +52,7 @@ def group_section(
         _severities(group, own),
         _stream(group, own),
         _reliability(group, own),
+        _drift(group),
         id=anchor,
     )
 
@@ -232,3 +235,29 @@ def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
             charts.append(reliability_chart(method, slot, bins))
     note = "On the dashed line, confidence is what it says; below it, the network is too sure."
     return chart_grid("Reliability", note, charts, "small")
+
+
+def _drift(group: Group) -> Markup | None:
+    """How far each layer's tracked statistics are from the source's at the end of the streams."""
+    having = [method for method in group.methods if mean_drift(group.of(method, group.rows))]
+    if not having:
+        return None
+    method = having[0]
+    shifts = ([CLEAN] if group.of_shift(CLEAN) else []) + group.shifts
+    columns = {s: mean_drift(group.of(method, group.of_shift(s))) for s in shifts}
+    layers = dict.fromkeys(layer for found in columns.values() for layer in found)
+    rows = [(layer, [found.get(layer, math.nan) for found in columns.values()]) for layer in layers]
+    note = (
+        f"Distance of the statistics that {method} tracked, at the end of each stream, from the "
+        "source's, in the source's deviations: mean over the channels of each layer, and over "
+        "severities and seeds. Layers in the network's order."
+    )
+    chart = heat_grid(f"mean drift, each {group.kind}", [*columns], rows)
+    return chart_grid("Drift of the statistics", note, [chart], "wide")
+
+
+def mean_drift(rows: Sequence[Row]) -> dict[str, float]:
+    """The drift of each layer, mean over the rows that have it."""
+    found = [row.metrics["drift"] for row in rows if "drift" in row.metrics]
+    layers = dict.fromkeys(layer for each in found for layer in each)
+    return {layer: float(np.mean([e[layer] for e in found if layer in e])) for layer in layers}
