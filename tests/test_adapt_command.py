@@ -495,6 +495,14 @@ def test_a_few_images_at_the_end_go_with_the_batch_before_them(home: Path) -> No
     assert [point[1] for point in state.tally.course.points] == [32, 33]
 
 
+def test_a_handful_of_images_is_remarked_on(home: Path) -> None:
+    np.save(home / "few.npy", drifting(3))
+    for method, told in (("gprebn", True), ("source", False)):
+        run(home, home / "few.npy", f"{method}.csv", method=method)
+        notes = json.loads((home / f"{method}.run" / "run.json").read_text())["notes"]
+        assert any("there were only 3 images" in note for note in notes) == told
+
+
 # --------------------------------------------------------------------------- parts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from made_rows import made_rows
 from safetensors.torch import save_file
 
 import driftnorm
+from driftnorm import cli
 from driftnorm.cli import app, main
 from driftnorm.data.sources import DATASETS
 from driftnorm.models import build
@@ -132,3 +134,38 @@ def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
             app(["diagnose", words[0], str(tmp_path / "x.npz"), *words[1:]])
     with pytest.raises(ValueError, match="pickle:loads must build a network when called without"):
         app(["diagnose", "pickle:loads", str(tmp_path / "x.npz")])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "nope.yaml"], "driftnorm: No such file or directory: nope.yaml\n"),
+        (["run", "."], "driftnorm: No such file or directory: config.yaml\n"),
+        (
+            ["report", "p.csv", "-o", "r.html"],
+            "driftnorm: `rows`: p.csv holds predictions; the run",
+        ),
+        (
+            ["report", "p.csv", "-o", "p.csv"],
+            "driftnorm: `--out` must be a file that ends in .html",
+        ),
+        (
+            ["adapt", "x:y", "d", "--method", "gprebn:theta=abc"],
+            "driftnorm: `gprebn:theta=abc`: an o",
+        ),
+    ],
+)
+def test_slips_are_told_in_words(
+    words: list[str], message: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.csv").write_text("name\n")
+    (tmp_path / "p.run").mkdir()
+    monkeypatch.setattr(cli, "app", functools.partial(app, words))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(message)
+    assert "Errno" not in told
+    assert len(told.splitlines()) == 1

@@ -125,6 +125,16 @@ def main() -> None:
         # Its own panel is for terminals: in a log, a line can be searched for.
         print(f"driftnorm: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except OSError as error:
+        print(f"driftnorm: {_in_words(error)}", file=sys.stderr)
+        sys.exit(2)
+    except (ValueError, TypeError, ImportError) as error:
         print(f"driftnorm: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _in_words(error: OSError) -> str:
+    """Without the system's number for it."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -101,10 +101,11 @@ def adapt(
             "--classes": network.classes,
         },
     )
+    spec = parse_method(method)
     opened = network.open(model)
     if bake is not None and opened.architecture is None:
         raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
-    inputs, spec = open_inputs(data), parse_method(method)
+    inputs = open_inputs(data)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     # With a seed, even a network that draws random numbers answers the same after a restart.
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)

@@ -36,8 +36,11 @@ def run(
     Parameters
     ----------
     config
-        The file: `command`, its words, and `arguments`, its flags with their values.
+        The file: `command`, its words, and `arguments`, its flags with their values; or the run
+        folder that keeps it.
     """
+    if config.is_dir():
+        config = config / "config.yaml"
     kept = load_config(config)
     command, bound = parse_config(config, kept, changes)
     if kept.version not in ("", __version__):

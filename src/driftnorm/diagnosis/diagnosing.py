@@ -160,7 +160,8 @@ class Diagnosis:
                 (layer.name, layer.kind, layer.channels, affine, layer.statistics, *distances)
             )
         note = (
-            "Distance of the data's statistics from the source's: per channel the Wasserstein "
+            f"{self.inventory.summary()} Distance of the data's statistics from the source's: per "
+            "channel the Wasserstein "
             "distance of Gaussians, sqrt((difference of means)² + (difference of deviations)²) / "
             "deviation in training; mean and largest over channels; and what so few images give "
             "by chance."

@@ -64,6 +64,17 @@ class Inventory:
         """Channels of all layers together."""
         return sum(layer.channels for layer in self.layers)
 
+    def summary(self) -> str:
+        """All layers in one sentence."""
+        frozen = sum(layer.frozen for layer in self.layers)
+        plain = sum(not layer.affine for layer in self.layers)
+        states = {state: len(self.named(state)) for state in ("kept", "missing", "initial")}
+        counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+        return (
+            f"{len(self.layers)} layers, {self.channels:,} channels; statistics: {counted}; "
+            f"{frozen} frozen, {plain} without scale and shift."
+        )
+
     def named(self, statistics: str) -> tuple[str, ...]:
         """The layers whose statistics are in this state."""
         return tuple(layer.name for layer in self.layers if layer.statistics == statistics)

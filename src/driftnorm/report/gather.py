@@ -87,6 +87,9 @@ def _read(path: Path) -> Gathered:
             f"or a {RUN_FILE}."
         )
     if path.is_file():
+        run = path.with_suffix(".run")
+        if path.suffix == ".csv" and run.is_dir():
+            raise ValueError(f"`rows`: {path} holds predictions; the run that made them is {run}.")
         if path.suffix == ".json":
             return Gathered((), (), (_read_run(path),))
         return Gathered(tuple(_rows(path)), (), ())

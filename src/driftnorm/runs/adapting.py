@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.data.atomic import exclusive, write_atomically
 from driftnorm.data.image_set import DataError
+from driftnorm.distance import layer_distances
 from driftnorm.inputs import Inputs, Item, Labels, in_batches
 from driftnorm.inputs.contents import Pixels
 from driftnorm.models import Preprocessing
@@ -31,6 +32,7 @@ __all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
 SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400
+FEW = 16  # images
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,9 @@ def adapt_stream(
         with closing(file), _warnings_to(hear):
             session = _Session(adapter, source, inputs, plan, labels, file, state)
             finished = session.run(on_batch, should_stop)
+            read = tally.images - tally.unreadable
+            if finished and 0 < read < FEW and any(layer_distances(adapter).values()):
+                hear(f"there were only {read} images: statistics of so few are mostly noise.")
         record = summarized(state, adapter, plan.classes)
         if finished:
             record["left_out"] = inputs.survey().left_out
