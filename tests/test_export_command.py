@@ -229,3 +229,13 @@ def test_onnx_says_what_it_takes_and_what_its_classes_are(source: Path, pictures
     assert json.loads(about["classes"]) == list(open_checkpoint(source).classes)
     assert json.loads(about["preprocessing"])["size"] == open_checkpoint(source).preprocessing.size
     assert "in [0, 1]" in about["input"]
+
+
+def test_a_network_that_was_adapted_before_is_remarked_on(
+    source: Path, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = source.with_name("once.safetensors")
+    run(source, once, "--data", pictures)
+    assert "was adapted" not in capsys.readouterr().err
+    run(once, source.with_name("twice.safetensors"), "--data", pictures)
+    assert "once was adapted by gprebn before, and is adapted again" in capsys.readouterr().err

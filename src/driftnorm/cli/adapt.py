@@ -65,7 +65,7 @@ def adapt(
     method
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
-        Images a batch.
+        Images a batch; a rest of less than half a batch goes with the last one.
     labels
         Only to report accuracy: a CSV file with the columns name and label, an .npy of class
         numbers, the word folders (an image's first folder is its class), or the word own (the array

@@ -105,6 +105,9 @@ def export(
     if state is not None:
         load_adapter(state, adapter)
     console = Console(stderr=True, quiet=quiet)
+    if opened.adapted_by and state is None and spec.name != "source":
+        before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
+        console.print(f"note: {before}; `--method source` writes it as it is.", soft_wrap=True)
     with _notes_on(console), Bar(console) as bar:
         if data is None:
             example = _random_images(opened.preprocessing.size)

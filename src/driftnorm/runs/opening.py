@@ -47,6 +47,7 @@ class OpenedModel:
         architecture: What it was built from, as `driftnorm.models.load` takes it; None if the
             network came whole out of a trusted file, so that nothing could build it again.
         options: Options of the architecture.
+        adapted_by: The method, where the file says that the network was adapted before.
     """
 
     network: nn.Module
@@ -55,6 +56,7 @@ class OpenedModel:
     name: str
     architecture: str | None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adapted_by: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class _Found:
     classes: tuple[str, ...] | None
     architecture: str | None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adapted_by: str = ""
 
 
 def open_model(
@@ -122,6 +125,7 @@ def open_model(
         Path(model).stem if _is_file(model) else str(model),
         found.architecture,
         found.options,
+        found.adapted_by,
     )
 
 
@@ -172,6 +176,7 @@ def _from_file(path: Path, constants: Constants | None, trust: bool) -> _Found:
         checkpoint.classes,
         checkpoint.architecture,
         checkpoint.options,
+        str(checkpoint.facts.get("method", "")) if "adapted_from" in checkpoint.facts else "",
     )
 
 
