@@ -151,7 +151,7 @@ def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
         ),
         (
             ["adapt", "x:y", "d", "--method", "gprebn:theta=abc"],
-            "driftnorm: `gprebn:theta=abc`: an o",
+            "driftnorm: 'gprebn' with theta='abc': a",
         ),
     ],
 )

@@ -37,13 +37,7 @@ class MethodSpec:
 
     def recipe(self) -> Recipe:
         """What it does; unknown names and options raise."""
-        options = {key: _decoded(value) for key, value in self.options}
-        try:
-            return build(self.name, options)
-        except TypeError as error:  # text where a number belongs
-            raise ValueError(
-                f"`{self}`: an option has a value of the wrong kind: {error}."
-            ) from error
+        return build(self.name, {key: _decoded(value) for key, value in self.options})
 
 
 def parse_method(text: str) -> MethodSpec:

@@ -85,7 +85,11 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
             f"{name!r} has no option `{unknown[0]}`.{nearest(unknown[0], known)} "
             f"It takes: {', '.join(known) or 'none'}."
         )
-    recipes = [p.build(**{k: v for k, v in options.items() if k in p.options}) for p in parts]
+    try:
+        recipes = [p.build(**{k: v for k, v in options.items() if k in p.options}) for p in parts]
+    except TypeError as error:  # text where a number belongs
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise TypeError(f"{name!r} with {given}: a value is of the wrong kind: {error}.") from error
     return _compose(name, recipes)
 
 
