@@ -85,7 +85,8 @@ def test_a_messy_folder(home: Path, messy: Path) -> None:
     assert record["accuracy"] == pytest.approx(np.mean(right))
     assert sum(record["classes"].values()) == record["labelled"] == 297
     assert len(record["entropy"]) == len(record["online_error"]) == 19
-    assert sum(count for count, _, _ in record["reliability"]) == 297
+    counted = {who: sum(c for c, _, _ in bins) for who, bins in record["reliability"].items()}
+    assert counted == {"source": 110, "adapted": 297}
     assert record["compared"] == 110  # batches of 16, until there are 96; two were broken
     assert len(record["examples"]) == min(record["compared_changed"], 12)
     assert all(e["image"].startswith("data:image/jpeg;base64,") for e in record["examples"])
@@ -602,7 +603,7 @@ def test_labels_are_never_shown_to_the_adapter(
 
 
 def test_warnings_are_noted_once_each(home: Path, network: Callable[..., nn.Module]) -> None:
-    np.save(home / "x.npy", drifting(12))
+    np.save(home / "x.npy", drifting(20))
     plan = Plan(home / "a.csv", WANTED, CLASSES, {}, batch_size=4)
     source = network("2d")
     heard: list[str] = []

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 
 from driftnorm.inputs import Item
-from driftnorm.runs.predictions import Answer
+from driftnorm.runs.predictions import Answer, empty_bins, place_in_bin
 from driftnorm.runs.thumbnails import thumbnail
 
 __all__ = ["COMPARED_IMAGES", "Comparison"]
@@ -32,6 +32,7 @@ class Comparison:
         confidence: Likewise.
         judged: Labelled ones; how many the source, and the adapted network, had right.
         both_right: How many of those both had right.
+        source_bins: The source's answers to them by confidence, as `Tally.bins`.
         examples: Some of the changed ones, drawn from all of them.
     """
 
@@ -41,6 +42,7 @@ class Comparison:
     confidence: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
     judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
     both_right: int = 0
+    source_bins: list[list[float]] = dataclasses.field(default_factory=empty_bins)
     examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def wants(self, seen: int) -> bool:
@@ -67,6 +69,7 @@ class Comparison:
                 right = (1, int(source.choice == label), int(after.choice == label))
                 self.judged = [a + b for a, b in zip(self.judged, right, strict=True)]
                 self.both_right += right[1] * right[2]
+                place_in_bin(self.source_bins, source.confidence, source.choice == label)
             if after.choice != source.choice:
                 self.changed += 1
                 place = self._place_of_example()

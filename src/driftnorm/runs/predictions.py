@@ -14,7 +14,16 @@ from torch import Tensor
 
 from driftnorm.data.image_set import DataError
 
-__all__ = ["COLUMNS", "Answer", "Course", "PredictionsFile", "Tally", "read_answers"]
+__all__ = [
+    "COLUMNS",
+    "Answer",
+    "Course",
+    "PredictionsFile",
+    "Tally",
+    "empty_bins",
+    "place_in_bin",
+    "read_answers",
+]
 
 COLUMNS = ("name", "class_index", "class_name", "confidence", "entropy", "error")
 BINS = 15
@@ -152,6 +161,18 @@ def _sums(first: list[float], second: list[float]) -> list[float]:
     return [a + b for a, b in zip(first, second, strict=True)]
 
 
+def empty_bins() -> list[list[float]]:
+    """For each bin of confidence: images, sum of confidences, right ones."""
+    return [[0, 0.0, 0] for _ in range(BINS)]
+
+
+def place_in_bin(bins: list[list[float]], confidence: float, right: bool) -> None:
+    """Count one labelled answer."""
+    place = min(int(confidence * BINS), BINS - 1)
+    count, total, hits = bins[place]
+    bins[place] = [count + 1, total + confidence, hits + right]
+
+
 @dataclasses.dataclass
 class Tally:
     """What the predictions of a run add up to; all of it fit for JSON.
@@ -172,7 +193,7 @@ class Tally:
     quoted: list[list[str]] = dataclasses.field(default_factory=list)
     predicted: list[int] = dataclasses.field(default_factory=list)
     confidence: float = 0.0
-    bins: list[list[float]] = dataclasses.field(default_factory=lambda: [[0, 0.0, 0]] * BINS)
+    bins: list[list[float]] = dataclasses.field(default_factory=empty_bins)
     notes: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     cut_off: str = ""
@@ -201,7 +222,7 @@ class Tally:
             if label is not None:
                 labelled += 1
                 wrong += answer.choice != label
-                self._place_in_bin(answer.confidence, answer.choice == label)
+                place_in_bin(self.bins, answer.confidence, answer.choice == label)
         self.images += len(answers)
         readable = sum(answer.choice is not None for answer in answers)
         self.course.add(readable, entropy, labelled, wrong)
@@ -213,8 +234,3 @@ class Tally:
         if new and len(self.notes) < MOST_QUOTED:
             self.notes.append(text)
         return new
-
-    def _place_in_bin(self, confidence: float, right: bool) -> None:
-        place = min(int(confidence * BINS), BINS - 1)
-        count, total, hits = self.bins[place]
-        self.bins[place] = [count + 1, total + confidence, hits + right]

@@ -65,17 +65,21 @@ def _with_labels(tally: Tally, compared: Comparison, wanted: bool) -> dict[str, 
         "labelled": labelled,
         "accuracy": sum(right for _, _, right in tally.bins) / labelled,
         "online_error": tally.course.error(),
-        "reliability": [
-            [count, total / count, right / count] for count, total, right in tally.bins if count
-        ],
+        "reliability": {"adapted": _shares(tally.bins)},
     }
     if judged:
         facts |= {
+            "reliability": {"source": _shares(compared.source_bins), **facts["reliability"]},
             "sample": judged,
             "sample_accuracy_source": source / judged,
             "sample_accuracy_adapted": adapted / judged,
         }
     return facts
+
+
+def _shares(bins: list[list[float]]) -> list[list[float]]:
+    """The bins that hold images: count, mean confidence, accuracy."""
+    return [[count, total / count, right / count] for count, total, right in bins if count]
 
 
 def _verdict(state: RunState) -> str:
