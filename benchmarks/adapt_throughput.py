@@ -35,11 +35,11 @@ from plain_inference import plainly
 from torch import nn
 
 import driftnorm
-from driftnorm.inputs import Inputs, open_inputs
+from driftnorm.inputs import Inputs, as_batch, open_inputs
 from driftnorm.memory import keep_freed_memory
 from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, save_checkpoint
 from driftnorm.runs import adapting
-from driftnorm.runs.adapting import Plan, Snapshot, adapt_stream, as_batch
+from driftnorm.runs.adapting import Plan, Snapshot, adapt_stream
 from driftnorm.tables import Column, Table
 
 PROCESS_COLUMNS = (
@@ -100,7 +100,7 @@ def settle(network: nn.Module, pixels: np.ndarray) -> None:
 
     A network that always says the same would make the guard ask the source about every batch.
     """
-    x = as_batch([*pixels], network)
+    x = as_batch([*pixels])
     network.train()
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):

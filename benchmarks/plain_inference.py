@@ -16,9 +16,8 @@ from itertools import islice
 import torch
 from torch import nn
 
-from driftnorm.inputs import Inputs, open_inputs
+from driftnorm.inputs import Inputs, as_batch, open_inputs
 from driftnorm.models import Preprocessing, open_checkpoint
-from driftnorm.runs.adapting import as_batch
 
 # torch's own loaders hand over images plane by plane; its kernels are faster pixel by pixel.
 LAYOUTS = {"default": torch.contiguous_format, "channels-last": torch.channels_last}
@@ -35,7 +34,7 @@ def plainly(
     stream = inputs.stream(wanted, ahead=batch_size)
     while batch := [*islice(stream, batch_size)]:
         pixels = [item.pixels for item in batch if item.pixels is not None]
-        x = as_batch(pixels, network).contiguous(memory_format=LAYOUTS[layout])
+        x = as_batch(pixels).contiguous(memory_format=LAYOUTS[layout])
         with torch.no_grad():
             network(x).argmax(dim=1).tolist()
         yield

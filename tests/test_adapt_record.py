@@ -19,7 +19,7 @@ from driftnorm.distance import channel_distance, layer_distances
 from driftnorm.functional import Moments
 from driftnorm.inputs import Item, open_inputs
 from driftnorm.models import Normalized
-from driftnorm.report.charts import heat_grid
+from driftnorm.report.heat import heat_grid
 from driftnorm.report.page import make_report
 from driftnorm.runs.adapting import Plan, adapt_stream
 from driftnorm.runs.comparing import COMPARED_IMAGES, ENOUGH, SHARE, Comparison

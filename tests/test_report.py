@@ -19,9 +19,10 @@ from report_rows import HOSTILE, PIXEL, STREAMS, make_rows
 from driftnorm.cli.report import report
 from driftnorm.metrics import reliability
 from driftnorm.records import Failure, Row, RowStore, load_rows, save_rows
-from driftnorm.report.charts import Bar, bar_chart, heat_map, line_chart, nice_ticks, shorten
+from driftnorm.report.charts import Bar, bar_chart, line_chart, nice_ticks, shorten
 from driftnorm.report.gather import Gathered, gather
 from driftnorm.report.groups import Group, group_rows
+from driftnorm.report.heat import heat_map
 from driftnorm.report.markup import escape, tag, verbatim
 from driftnorm.report.page import make_report, page
 from driftnorm.report.palette import looks_of

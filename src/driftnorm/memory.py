@@ -22,9 +22,9 @@ def keep_freed_memory() -> bool:
     """Tell the C library to keep what is freed, for a process that runs networks.
 
     A network frees its activations and wants as much again for the next batch. By default glibc
-    gives blocks of that size back, and the system hands them out anew, zeroed, page by page: of a
-    narrow network's time, about a third. A process that was given its own settings in the
-    environment keeps them.
+    gives blocks of that size back, and the system hands them out anew, zeroed, page by page.
+    That takes time, the more of it the narrower the network. A process that was given its own
+    settings in the environment keeps them.
 
     Returns:
         Whether the C library does so now; only glibc can.

@@ -7,16 +7,14 @@ from contextlib import closing
 from itertools import islice
 from typing import ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from driftnorm.diagnosis.trial import Batch
-from driftnorm.inputs import Inputs, Item, Labels, Survey, in_batches
-from driftnorm.inputs.contents import Pixels, Raw
+from driftnorm.inputs import Inputs, Item, Labels, Survey, as_batch, in_batches
+from driftnorm.inputs.contents import Raw
 from driftnorm.models import Preprocessing
 
-__all__ = ["SampledBatches", "as_batch"]
+__all__ = ["SampledBatches"]
 
 
 class SampledBatches:
@@ -126,9 +124,3 @@ class _Chosen(Inputs):
                 return
             if number in wanted:
                 yield item
-
-
-def as_batch(images: Sequence[Pixels]) -> Tensor:
-    """Images (H, W, 3), bytes or floats in [0, 1], as a batch (N, 3, H, W) in [0, 1]."""
-    stacked = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
-    return stacked.contiguous() if stacked.is_floating_point() else stacked.float().div_(255)

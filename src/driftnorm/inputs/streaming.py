@@ -15,7 +15,7 @@ from driftnorm.inputs.contents import Content, Pixels, Raw, Unreadable
 from driftnorm.inputs.decoding import decoded, described
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["Inputs", "Item", "Survey", "in_batches", "last_change"]
+__all__ = ["Inputs", "Item", "Survey", "last_change"]
 
 MOST_THREADS = 8
 TOGETHER = 8  # images a task: handing a task to a thread costs as much as a small image
@@ -99,23 +99,6 @@ class Inputs(ABC):
                 yield from waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def in_batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Batches of ``size``; a rest of less than half of it goes with the last one.
-
-    Averages over batches give each the same weight, and so a single image too much.
-
-    >>> [len(batch) for batch in in_batches(iter([Item("", None)] * 9), 4)]
-    [4, 5]
-    """
-    batch = [*islice(items, size)]
-    while batch:
-        following = [*islice(items, size)]
-        if 2 * len(following) < size:
-            batch, following = batch + following, []
-        yield batch
-        batch = following
 
 
 def last_change(file: Path) -> float:

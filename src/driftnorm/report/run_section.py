@@ -11,14 +11,13 @@ from driftnorm.report.charts import (
     Bar,
     Series,
     bar_chart,
-    heat_grid,
-    heat_map,
     legend,
     line_chart,
     nice_ticks,
     reliability_chart,
 )
 from driftnorm.report.gather import RUN_FILE, Run
+from driftnorm.report.heat import heat_grid, heat_map
 from driftnorm.report.markup import Markup, tag
 from driftnorm.report.sections import chart_grid, mean_along, merged_bins
 from driftnorm.report.tabulate import table_html

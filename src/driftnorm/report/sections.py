@@ -12,13 +12,13 @@ from driftnorm.report.charts import (
     Bar,
     Series,
     bar_chart,
-    heat_grid,
     legend,
     line_chart,
     nice_ticks,
     reliability_chart,
 )
 from driftnorm.report.groups import CLEAN, Group, mean_of, shared_rows
+from driftnorm.report.heat import heat_grid
 from driftnorm.report.markup import Markup, prose, tag
 from driftnorm.report.tabulate import paper_tables, shift_table, summary_table, table_html
 from driftnorm.report.verdicts import group_verdict

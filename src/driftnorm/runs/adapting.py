@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,15 +18,14 @@ from driftnorm.adapter import Adapter, DriftnormWarning
 from driftnorm.data.atomic import exclusive, write_atomically
 from driftnorm.data.image_set import DataError
 from driftnorm.distance import layer_distances
-from driftnorm.inputs import Inputs, Item, Labels, in_batches
-from driftnorm.inputs.contents import Pixels
+from driftnorm.inputs import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing
 from driftnorm.runs.comparing import COMPARED_IMAGES
 from driftnorm.runs.predictions import Answer, PredictionsFile, Tally, read_answers
 from driftnorm.runs.state import RunState, read_state, save_state
 from driftnorm.runs.summary import summarized
 
-__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream", "as_batch"]
+__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream"]
 
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
@@ -214,6 +212,10 @@ class _Session:
     file: PredictionsFile
     state: RunState
 
+    @property
+    def _device(self) -> torch.device:
+        return next((p.device for p in self.source.parameters()), torch.device("cpu"))
+
     def run(self, on_batch: Callable[[Snapshot], None], should_stop: Callable[[], bool]) -> bool:
         """Returns whether all is done."""
         plan, state = self.plan, self.state
@@ -250,7 +252,7 @@ class _Session:
         readable = [(i, item.pixels) for i, item in enumerate(batch) if item.pixels is not None]
         answers = [Answer(None, error=item.error) for item in batch]
         if readable:
-            x = as_batch([pixels for _, pixels in readable], self.source)
+            x = as_batch([pixels for _, pixels in readable], self._device)
             given = read_answers(self.adapter(x))
             for (place, _), answer in zip(readable, given, strict=True):
                 answers[place] = answer
@@ -291,10 +293,3 @@ class _Session:
         if adapter.last is not None and adapter.last.status not in ("adapted", "empty"):
             guard = adapter.last.status
         return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)
-
-
-def as_batch(images: Sequence[Pixels], network: nn.Module) -> Tensor:
-    """Images (H, W, 3) as a batch (N, 3, H, W) in [0, 1], where the network is."""
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    stacked = torch.from_numpy(np.stack(images)).to(device).permute(0, 3, 1, 2)
-    return stacked if stacked.is_floating_point() else stacked.float().div_(255)

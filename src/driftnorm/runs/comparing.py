@@ -15,8 +15,8 @@ __all__ = ["COMPARED_IMAGES", "Comparison"]
 
 # Every batch until so many images are compared: a short run is judged by more than one batch. The
 # guard asks about as many in the first three.
-# Then one image in 200, those included that the guard asks about anyway: at most 0.5 % of the
-# forward passes.
+# Then until one image in 200 is: those that the guard asks about anyway count, so that this asks
+# about at most 0.5 % of the stream.
 ENOUGH, SHARE = 96, 0.005
 COMPARED_IMAGES = 32  # of a batch, at most
 MOST_EXAMPLES = 12
