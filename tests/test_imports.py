@@ -20,7 +20,10 @@ ROWS = (
         *("preparation", "persistence", "watch", "engine", "recipes", "api", "export", "callbacks"),
     ),
     ("models", "shifts", "data", "training", "inputs"),
-    ("metrics", "distance", "protocol", "records", "evaluate", "launch", "method_spec"),
+    (
+        *("metrics", "distance", "protocol", "records", "exhibits", "evaluate", "launch"),
+        "method_spec",
+    ),
     (
         *("tables", "method_table", "demo", "robustness", "domains", "plots"),
         *("runs", "diagnosis", "report"),

@@ -599,7 +599,7 @@ def test_streams_of_different_lengths_are_averaged_by_their_share() -> None:
 
 def test_benchmarks_show_the_drift_of_every_layer() -> None:
     rows = [
-        replace(row, metrics={**row.metrics, "drift": {"net.bn1": 0.2, "net.bn2": rank / 10}})
+        replace(row, metrics={**row.metrics, "drift": [["net.bn2", rank / 10], ["net.bn1", 0.2]]})
         for rank, row in enumerate(make_rows(("bn",)))
     ]
     found = read([*make_rows(("source",)), *rows])
@@ -607,4 +607,5 @@ def test_benchmarks_show_the_drift_of_every_layer() -> None:
     assert "Distance of the statistics that bn tracked" in found.text
     tips = re.findall(r"net\.bn2, \w+: [\d.]+", found.text)
     assert tips == ["net.bn2, clean: 0", "net.bn2, blur: 0.35", "net.bn2, fog: 0.15"]
+    assert found.text.index("net.bn2, clean") < found.text.index("net.bn1, clean")  # as they came
     assert "Drift of the statistics" not in read(make_rows()).text

@@ -22,6 +22,7 @@ from driftnorm.metrics import (
     pack_bits,
     reliability,
 )
+from driftnorm.protocol import sampled_positions
 
 __all__ = ["evaluate"]
 
@@ -43,10 +44,11 @@ def evaluate(
     Returns:
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
+        classes that a few were given (``answers``; see `sampled_positions`), the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
         ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, its
         ``warnings`` if it gave any, and the ``drift`` of each layer whose statistics it tracked:
-        their mean distance from the source's over channels, in deviations.
+        pairs of its name and the mean distance from the source's over channels, in deviations.
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     said: set[str] = set()
@@ -63,7 +65,8 @@ def evaluate(
     if not outputs:
         raise ValueError("`stream` gave no batch; there is nothing to evaluate.")
     log_p, target = log_softmax(np.concatenate(outputs)), np.concatenate(truth)
-    correct = log_p.argmax(axis=1) == target
+    chosen = log_p.argmax(axis=1)
+    correct = chosen == target
     confidence = np.exp(log_p.max(axis=1))
     return {
         "error": float(1 - correct.mean()),
@@ -73,6 +76,7 @@ def evaluate(
         "online_error": [round(e, 6) for e in online],
         "correct": pack_bits(correct),
         "count": len(target),
+        "answers": chosen[sampled_positions(len(target))].tolist(),
         "reliability": _bins(confidence, correct),
         "bad_batches": adapter.bad_batches,
         "alarms": adapter.alarms,
@@ -82,9 +86,10 @@ def evaluate(
     }
 
 
-def _drift(adapter: Adapter) -> dict[str, float]:
+def _drift(adapter: Adapter) -> list[tuple[str, float]]:
+    """In the network's order, which an object would lose: the keys of a row are sorted."""
     distances = layer_distances(adapter)
-    return {name: round(found[0], 4) for name, found in distances.items() if found is not None}
+    return [(name, round(found[0], 4)) for name, found in distances.items() if found is not None]
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Protocol", "stream_order", "text_of", "together"]
+__all__ = ["Protocol", "sampled_positions", "stream_order", "text_of", "together"]
+
+SAMPLED = 48  # images a stream whose answers are kept one by one
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,16 @@ scored before the update, seeds 0'
 def stream_order(count: int, seed: int) -> NDArray[np.int64]:
     """Which stored image comes when in a shuffled stream; rows are compared by image with it."""
     return np.random.default_rng(seed).permutation(count)
+
+
+def sampled_positions(count: int) -> NDArray[np.int64]:
+    """The few images of a stream whose answers a row tells, at even distances.
+
+    >>> sampled_positions(3), sampled_positions(96)[:3]
+    (array([0, 1, 2]), array([0, 2, 4]))
+    """
+    few = min(SAMPLED, count)
+    return np.arange(few, dtype=np.int64) * count // max(few, 1)
 
 
 def _line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from driftnorm.cli.talking import Quiet
 from driftnorm.data.atomic import write_atomically
 from driftnorm.data.processes import available_cores
-from driftnorm.demo.drift import demo_drift
 from driftnorm.demo.experiment import Demo
 from driftnorm.demo.views import demo_plot, demo_table
+from driftnorm.exhibits import read_exhibits
 from driftnorm.records import RowStore, load_rows, save_rows
-from driftnorm.report.gather import RUN_FILE
-from driftnorm.report.page import make_report
+from driftnorm.report.gather import Gathered
+from driftnorm.report.page import page
 from driftnorm.runs.config import keep_config
 
 __all__ = ["demo"]
@@ -71,9 +70,6 @@ def demo(
         tell = partial(progress.update, task)
         for _ in study.run(store, available_cores(), lambda text: tell(description=text)):
             progress.advance(task)
-        if not (out / RUN_FILE).exists():
-            tell(description="drift by layer")
-            write_atomically(out / RUN_FILE, json.dumps(demo_drift(), indent=1) + "\n")
     wanted = {cell.key: i for i, cell in enumerate(cells)}
     rows = [row for row in load_rows(out / "rows") if row.cell.key in wanted]
     rows.sort(key=lambda row: wanted[row.cell.key])
@@ -81,7 +77,8 @@ def demo(
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())
     demo_plot(rows, out / "accuracy.png")
-    write_atomically(out / "report.html", make_report([out / "rows.jsonl", out / RUN_FILE]))
+    found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
+    write_atomically(out / "report.html", page(found))
     console.print(table.to_rich())
     console.print(
         f"Saved accuracy.png, table.md, rows.jsonl and report.html (open it) in {out} "

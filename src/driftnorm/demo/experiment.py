@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from driftnorm.data.digits import Digits, split_digits
 from driftnorm.data.processes import in_processes
 from driftnorm.demo.shifts import SEVERITIES, SHIFTS
 from driftnorm.evaluate import evaluate
+from driftnorm.exhibits import Look, keep_exhibits
 from driftnorm.protocol import Protocol
 from driftnorm.records import Cell, Row, RowStore, environment
 
@@ -115,14 +117,14 @@ class Demo:
     ) -> Iterator[Row]:
         """Measure what the store does not have yet; yields every new row."""
         missing = [cell for cell in self.cells() if not store.has(cell)]
-        for task, rows in in_processes(_measure, self._tasks(missing, tell), workers):
+        for task, rows in in_processes(_measure, self._tasks(missing, store.folder, tell), workers):
             tell(f"seed {task.cells[0].seed}: {task.cells[0].shift} {task.cells[0].severity or ''}")
             for row in rows:
                 store.write(row)
                 yield row
 
     @staticmethod
-    def _tasks(missing: list[Cell], tell: Callable[[str], None]) -> Iterator[_Task]:
+    def _tasks(missing: list[Cell], folder: Path, tell: Callable[[str], None]) -> Iterator[_Task]:
         """One stream and all its methods each; a network is trained when it is first needed."""
         streams = groupby(missing, key=lambda cell: (cell.seed, cell.shift, cell.severity))
         weights: dict[int, dict[str, Tensor]] = {}
@@ -130,11 +132,12 @@ class Demo:
             if seed not in weights:
                 tell(f"training, seed {seed}")
                 weights[seed] = train(split_digits(seed)[0], seed).state_dict()
-            yield _Task(tuple(cells), weights[seed])
+            yield _Task(tuple(cells), folder, weights[seed])
 
 
 class _Task(NamedTuple):
     cells: tuple[Cell, ...]
+    folder: Path
     weights: dict[str, Tensor]
 
 
@@ -143,21 +146,35 @@ def _measure(task: _Task) -> list[Row]:
     network = digit_network()
     network.load_state_dict(task.weights)
     network.eval()
-    test, where = split_digits(task.cells[0].seed)[1], environment()
+    first = task.cells[0]
+    test, where = split_digits(first.seed)[1], environment()
+    images = _shifted(first, test)
+    about = {"exhibits": _exhibit(task.folder, first, images, test.labels)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the rows
-        return [
-            Row(cell, evaluate(adapt(network, cell.method), _stream(cell, test)), where)
-            for cell in task.cells
-        ]
+        rows = []
+        for cell in task.cells:
+            found = evaluate(adapt(network, cell.method), _stream(cell, images, test))
+            rows.append(Row(cell, found | about, where))
+    return rows
 
 
-def _stream(cell: Cell, test: Digits) -> Iterator[tuple[Tensor, Tensor]]:
+def _shifted(cell: Cell, test: Digits) -> Tensor:
     """The same images in the same order for every method."""
     generator = torch.Generator().manual_seed(1000 * cell.seed + cell.severity)
-    images = test.images
-    if cell.shift in SHIFTS:
-        images = SHIFTS[cell.shift](images, cell.severity, generator)
+    if cell.shift not in SHIFTS:
+        return test.images
+    return SHIFTS[cell.shift](test.images, cell.severity, generator)
+
+
+def _exhibit(folder: Path, cell: Cell, images: Tensor, labels: Tensor) -> str:
+    def look(at: int) -> Look:
+        return Look(f"digit {at}", int(labels[at]), images[at].clamp(0, 1).permute(1, 2, 0).numpy())
+
+    return keep_exhibits(folder, cell, [str(digit) for digit in range(10)], look)
+
+
+def _stream(cell: Cell, images: Tensor, test: Digits) -> Iterator[tuple[Tensor, Tensor]]:
     size = cell.protocol.batch_size
     for begin in range(0, len(images), size):
         part = slice(begin, begin + size)

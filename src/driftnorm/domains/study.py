@@ -9,7 +9,7 @@ those that a table will show, which costs a fraction and changes no number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import filterfalse
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from torch import nn
 
 from driftnorm.data.processes import WORKER_DIED
-from driftnorm.domains.arrays import DomainArrays, evaluation_batches
+from driftnorm.domains.arrays import DomainArray, DomainArrays, evaluation_batches
 from driftnorm.domains.comparing import FIXED_FEATURES
 from driftnorm.domains.grids import GridSize, Settings, settings_of
 from driftnorm.domains.opening import open_arrays
@@ -27,6 +27,7 @@ from driftnorm.domains.selection import most_settings, shown_cells
 from driftnorm.domains.training import Features
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
+from driftnorm.exhibits import Look, keep_exhibits
 from driftnorm.launch import Launcher, serial
 from driftnorm.method_spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
@@ -284,6 +285,16 @@ def give_up(task: Task) -> Failure:
     return failure
 
 
+def _exhibit(
+    folder: Path, cell: Cell, classes: Sequence[str], array: DomainArray, positions: Integers
+) -> str:
+    def look(at: int) -> Look:
+        place = int(positions[at])
+        return Look(f"image {place}", int(array.labels[place]), array.images[place])
+
+    return keep_exhibits(folder, cell, classes, look)
+
+
 def measure(task: Task) -> Row | Failure:
     """Run one stream through one adapter."""
     study, cell, store = task.study, task.cell, RowStore(task.folder)
@@ -291,16 +302,17 @@ def measure(task: Task) -> Row | Failure:
         trained = open_trained(task.model)
         arrays = study.arrays(trained)
         domain, part = cell.shift.rsplit("/", 1)
+        array = arrays.domains[arrays.index(domain)]
         positions = study.positions(arrays, trained, domain, part)  # type: ignore[arg-type]
-        order = stream_order(len(positions), cell.seed)
-        stream = evaluation_batches(
-            arrays.domains[arrays.index(domain)], positions[order], study.batch_size
-        )
+        positions = positions[stream_order(len(positions), cell.seed)]
+        stream = evaluation_batches(array, positions, study.batch_size)
         method = study.complete(cell.method, cell.options, trained)
         adapter = RecipeAdapter(
             trained.network, method.recipe(), method=method.name, guard="off", seed=cell.seed
         )
         about = {"content": arrays.content, **({"note": arrays.note} if arrays.note else {})}
+        if not _is_validation(cell):
+            about["exhibits"] = _exhibit(store.folder, cell, arrays.classes, array, positions)
         row = Row(cell, evaluate(adapter, stream) | about, environment())
     except (RuntimeError, ValueError, OSError, TypeError) as error:
         failure = Failure(cell, f"{type(error).__name__}: {error}")

@@ -30,11 +30,12 @@ Other keys that hold text, numbers or truth values are listed as they are; null 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driftnorm.exhibits import Exhibits, read_exhibits
 from driftnorm.records import Failure, Row, RowStore, load_rows
 
 __all__ = ["RUN_FILE", "Gathered", "Run", "gather"]
@@ -52,11 +53,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All that the given paths hold, each row once."""
+    """All that the given paths hold, each row once, and images of the rows' streams by key."""
 
     rows: tuple[Row, ...]
-    failures: tuple[Failure, ...]
-    runs: tuple[Run, ...]
+    failures: tuple[Failure, ...] = ()
+    runs: tuple[Run, ...] = ()
+    exhibits: Mapping[str, Exhibits] = field(default_factory=dict)
 
 
 def gather(paths: Iterable[str | Path]) -> Gathered:
@@ -69,15 +71,17 @@ def gather(paths: Iterable[str | Path]) -> Gathered:
     rows: dict[str, Row] = {}
     failures: dict[str, Failure] = {}
     runs: list[Run] = []
+    exhibits: dict[str, Exhibits] = {}
     for path in map(Path, paths):
         found = _read(path)
         rows |= {row.cell.key: row for row in found.rows}
         failures |= {failure.cell.key: failure for failure in found.failures}
         runs += found.runs
+        exhibits |= found.exhibits
     if not rows and not runs:
         raise ValueError("`rows` must hold at least one row or run; there is nothing to report.")
     lasting = [failure for key, failure in failures.items() if key not in rows]
-    return Gathered(tuple(rows.values()), tuple(lasting), tuple(runs))
+    return Gathered(tuple(rows.values()), tuple(lasting), tuple(runs), exhibits)
 
 
 def _read(path: Path) -> Gathered:
@@ -91,19 +95,19 @@ def _read(path: Path) -> Gathered:
         if path.suffix == ".csv" and run.is_dir():
             raise ValueError(f"`rows`: {path} holds predictions; the run that made them is {run}.")
         if path.suffix == ".json":
-            return Gathered((), (), (_read_run(path),))
-        return Gathered(tuple(_rows(path)), (), ())
+            return Gathered((), runs=(_read_run(path),))
+        return Gathered(tuple(_rows(path)))
     runs = (_read_run(path / RUN_FILE),) if (path / RUN_FILE).exists() else ()
     inner = path / "rows"
     store = inner if inner.is_dir() else path
     if runs and store == path:
-        return Gathered((), (), runs)
+        return Gathered((), runs=runs)
     rows = _rows(store)
     if not rows and not runs and (path / "rows.jsonl").exists():
         rows = _rows(path / "rows.jsonl")
     if not rows and not runs:
         raise ValueError(f"`rows`: {path} holds neither rows nor a {RUN_FILE}.")
-    return Gathered(tuple(rows), tuple(RowStore(store).failures()), runs)
+    return Gathered(tuple(rows), tuple(RowStore(store).failures()), runs, read_exhibits(store))
 
 
 def _rows(path: Path) -> list[Row]:

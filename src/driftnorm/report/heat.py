@@ -10,6 +10,9 @@ from driftnorm.report.markup import Markup, joined, tag
 
 __all__ = ["heat_grid", "heat_map"]
 
+_LETTER, _LINE = 6.6, 11  # about as wide, and as high, as small text is
+_UPRIGHT = 24  # letters
+
 
 def heat_map(
     title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]
@@ -55,12 +58,9 @@ def heat_grid(
                              height=step - 2, class_="mark heat", role="img",
                              fill_opacity=0.06 + 0.94 * max(value / highest, 0.0)))  # fmt: skip
     bottom = top + step * len(rows)
-    for line, c, end in _column_names(columns, cell):
-        x = left + (c + 1) * cell if end else left + c * cell
-        place = {"data_end": True} if end else {}
-        marks.append(tag("text", columns[c], x=x, y=bottom + 14 * line, class_="tick", **place))
+    names, room = _column_names(columns, left, cell, bottom)
     words = tag("text", f"strongest: {highest:.3g}", x=left, y=14, class_="tick")
-    return figure(title, width, bottom + 34, joined(words, marks))
+    return figure(title, width, bottom + room, joined(words, marks, names))
 
 
 def _layer_labels(names: Sequence[str]) -> list[str]:
@@ -79,15 +79,28 @@ def _layer_labels(names: Sequence[str]) -> list[str]:
     return [shorten(".".join(each[shared:]), 22) for each in parts]
 
 
-def _column_names(columns: Sequence[str], cell: float) -> list[tuple[int, int, bool]]:
-    """Line, column, and whether the text ends at the column, of the names that there is room for.
+def _column_names(
+    columns: Sequence[str], left: float, cell: float, bottom: float
+) -> tuple[list[Markup], int]:
+    """The names below their columns, and the room they take.
 
-    Few columns are all named, on two lines in turn if need be; of many, the first, the last and
-    some between them.
+    Few are written beside each other, on two lines in turn if need be; many stand upright, and of
+    more than there is room for, every second or third one does.
     """
-    room = math.ceil(6.6 * (max(map(len, columns), default=0) + 1) / cell)
-    last = len(columns) - 1
-    if room <= 2 and last < 8:
-        return [(1 + c % room, c, False) for c in range(last + 1)]
-    named = [(1, c, False) for c in range(0, last, room) if c + room < last]
-    return [*named, (1, last, True)]
+    longest = max(map(len, columns), default=0)
+    lines = math.ceil(_LETTER * (longest + 1) / cell)
+    if lines <= 2:
+        places = [(left + c * cell, bottom + 14 * (1 + c % lines)) for c in range(len(columns))]
+        texts = [
+            tag("text", name, x=x, y=y, class_="tick")
+            for name, (x, y) in zip(columns, places, strict=True)
+        ]
+        return texts, 34
+    each = math.ceil(_LINE / cell)
+    texts = []
+    for c in range(0, len(columns), each):
+        x, y = left + (c + 0.5) * cell + 4, bottom + 6
+        turn = f"rotate(-90 {x:.1f} {y:.1f})"
+        name = shorten(columns[c], _UPRIGHT)
+        texts.append(tag("text", name, x=x, y=y, class_="tick", data_end=True, transform=turn))
+    return texts, math.ceil(_LETTER * min(longest, _UPRIGHT)) + 14

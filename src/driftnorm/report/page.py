@@ -53,7 +53,10 @@ def page(found: Gathered) -> str:
     names = [*(group.title for group in groups), *(f"Run {run.name}" for run in runs)]
     alone = len(names) == 1
     sections = [
-        *(group_section(g, slots, a, alone) for g, a in zip(groups, anchors, strict=False)),
+        *(
+            group_section(g, slots, a, alone, found.exhibits)
+            for g, a in zip(groups, anchors, strict=False)
+        ),
         *(
             run_section(r, slots, a, alone)
             for r, a in zip(runs, anchors[len(groups) :], strict=True)

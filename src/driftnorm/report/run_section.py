@@ -16,6 +16,7 @@ from driftnorm.report.charts import (
     nice_ticks,
     reliability_chart,
 )
+from driftnorm.report.examples import Example, example_figures
 from driftnorm.report.gather import RUN_FILE, Run
 from driftnorm.report.heat import heat_grid, heat_map
 from driftnorm.report.markup import Markup, tag
@@ -30,7 +31,6 @@ T = TypeVar("T")
 
 _STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
              "entropy": ("entropy", "entropy, share of its maximum", 1.0, 3)}  # fmt: skip
-_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
 # What a table or a chart shows, and so the list of settings does not.
 _SHOWN_ELSEWHERE = re.compile("verdict|drift_.*|batches_a_point|compared.*|sample.*")
@@ -199,32 +199,16 @@ def _drift_along(run: Run) -> Markup:
 
 
 def _examples(run: Run) -> Markup | None:
-    keys = ("name", "source", "adapted", "image")
-    examples = _entries(
-        run, "examples", lambda e: (*(str(e[key]) for key in keys), str(e.get("label", "")))
-    )
-    if not examples:
-        return None
-    figures = []
-    for name, source, adapted, image, label in examples:
-        # A picture that is no picture, or one on the network, is not shown.
-        picture = (
-            tag("img", src=image, alt=f"Image {name}")
-            if _PICTURE.fullmatch(image)
-            else tag("p", "no picture", class_="note")
-        )
-        caption = tag(
-            "figcaption",
-            tag("span", name, class_="file"),
-            tag("span", "source: ", tag("b", source)),
-            tag("span", "adapted: ", tag("b", adapted)),
-            tag("span", "label: ", tag("b", label)) if label else None,
-        )
-        figures.append(tag("figure", picture, caption, class_="example"))
+    def read(entry: Mapping[str, Any]) -> Example:
+        answers = {who: str(entry[who]) for who in ("source", _ADAPTED)}
+        label = str(entry.get("label", ""))
+        return Example(str(entry["name"]), str(entry["image"]), answers, label)
+
     note = (
         "Images for which the adapted network predicts another class than the source, drawn from "
         "all that both answered."
     )
+    figures = example_figures(_entries(run, "examples", read))
     return chart_grid("Where predictions differ", note, figures, "examples")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from driftnorm.exhibits import Exhibits
 from driftnorm.records import Row
 from driftnorm.report.charts import (
     Bar,
@@ -17,6 +18,7 @@ from driftnorm.report.charts import (
     nice_ticks,
     reliability_chart,
 )
+from driftnorm.report.examples import example_figures, group_examples
 from driftnorm.report.groups import CLEAN, Group, mean_of, shared_rows
 from driftnorm.report.heat import heat_grid
 from driftnorm.report.markup import Markup, prose, tag
@@ -32,7 +34,11 @@ _BINS = 15  # as `driftnorm.metrics.reliability` has them
 
 
 def group_section(
-    group: Group, slots: Mapping[str, int], anchor: str, alone: bool = False
+    group: Group,
+    slots: Mapping[str, int],
+    anchor: str,
+    alone: bool = False,
+    exhibits: Mapping[str, Exhibits] | None = None,
 ) -> Markup:
     """Everything about one comparison; alone on a page, the page's head has title and verdict."""
     own = {method: slots[method] for method in group.methods}
@@ -53,6 +59,7 @@ def group_section(
         _stream(group, own),
         _reliability(group, own),
         _drift(group),
+        _examples(group, exhibits or {}),
         id=anchor,
     )
 
@@ -62,10 +69,12 @@ def chart_grid(heading: str, note: str, charts: Sequence[Markup], kind: str = ""
     shown = [chart for chart in charts if chart]
     if not shown:
         return None
-    grid = tag("div", *shown, class_=f"charts {kind}".strip())
-    return tag(
-        "div", tag("h4", heading), tag("p", prose(note), class_="note"), grid, class_="figures"
-    )
+    return _figures(heading, note, tag("div", *shown, class_=f"charts {kind}".strip()))
+
+
+def _figures(heading: str, note: str, grid: Markup | None) -> Markup:
+    words = tag("p", prose(note), class_="note")
+    return tag("div", tag("h4", heading), words, grid, class_="figures")
 
 
 def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
@@ -256,8 +265,15 @@ def _drift(group: Group) -> Markup | None:
     return chart_grid("Drift of the statistics", note, [chart], "wide")
 
 
+def _examples(group: Group, exhibits: Mapping[str, Exhibits]) -> Markup | None:
+    heading, (remark, examples) = "Where predictions differ", group_examples(group, exhibits)
+    if remark and not examples:
+        return _figures(heading, remark, None)
+    return chart_grid(heading, remark, example_figures(examples), "examples")
+
+
 def mean_drift(rows: Sequence[Row]) -> dict[str, float]:
     """The drift of each layer, mean over the rows that have it."""
-    found = [row.metrics["drift"] for row in rows if "drift" in row.metrics]
+    found = [dict(row.metrics["drift"]) for row in rows if "drift" in row.metrics]
     layers = dict.fromkeys(layer for each in found for layer in each)
     return {layer: float(np.mean([e[layer] for e in found if layer in e])) for layer in layers}

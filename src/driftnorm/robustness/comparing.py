@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 ALL_SEVERITIES = (1, 2, 3, 4, 5)
-# Metrics that say how it went, not what came of it; older rows lack the last.
+# Metrics that say how it went, not what came of it.
 _CIRCUMSTANCES = ("seconds", "peak_megabytes", "recipe")
 
 
@@ -72,7 +72,7 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
     once: dict[str, Row] = {}
     for row in rows:
         other = once.setdefault(row.cell.key, row)
-        if other is not row and _results(other) != _results(row):
+        if other is not row and not _agree(other, row):
             cell = row.cell
             raise MixedRowsError(
                 f"two rows of one measurement differ: {cell.model}, {cell.method!r} on "
@@ -91,10 +91,12 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
     )
 
 
-def _results(row: Row) -> str:
-    """What a repetition of the measurement must give again; as text, where NaN equals NaN."""
-    kept = {name: value for name, value in row.metrics.items() if name not in _CIRCUMSTANCES}
-    return json.dumps(kept, sort_keys=True)
+def _agree(one: Row, other: Row) -> bool:
+    """Whether both give the same results, as far as both have them: older rows lack some."""
+    shared = one.metrics.keys() & other.metrics.keys() - {*_CIRCUMSTANCES}
+    # As text, NaN equals NaN.
+    first, second = (json.dumps([row.metrics[m] for m in sorted(shared)]) for row in (one, other))
+    return first == second
 
 
 def lacking_of_all(rows: Sequence[Row]) -> list[tuple[str, int]]:

@@ -20,6 +20,7 @@ from driftnorm.data.processes import WORKER_DIED, end_if_stopped
 from driftnorm.data.scratch import scratch_folder
 from driftnorm.engine import RecipeAdapter
 from driftnorm.evaluate import evaluate
+from driftnorm.exhibits import Look, keep_exhibits
 from driftnorm.memory import forget_peak, peak_megabytes
 from driftnorm.method_spec import MethodSpec
 from driftnorm.records import Cell, Failure, Row, RowStore, environment
@@ -76,7 +77,8 @@ def _results(task: Task, scratch: Path) -> Iterator[Row | Failure]:
             forget_peak()
             if images is None:
                 images = _in_memory(study.images(cell), scratch)
-            row = _measured(study, cell, methods[cell.method], images)
+            about = {"exhibits": _exhibit(store.folder, cell, images)}
+            row = _measured(study, cell, methods[cell.method], images, about)
         except Exception as error:  # whatever a network of the user's raises
             failure = Failure(cell, f"{type(error).__name__}: {error}")
             store.fail(failure)
@@ -98,7 +100,16 @@ def _in_memory(found: ImageSet | PictureSet, scratch: Path) -> ImageSet:
     return replace(found, read=reading).spool(scratch / "pixels")
 
 
-def _measured(study: Study, cell: Cell, method: MethodSpec, images: ImageSet) -> Row:
+def _exhibit(folder: Path, cell: Cell, images: ImageSet) -> str:
+    def look(at: int) -> Look:
+        return Look(f"image {images.indices[at]}", int(images.labels[at]), images.images[at])
+
+    return keep_exhibits(folder, cell, images.classes, look)
+
+
+def _measured(
+    study: Study, cell: Cell, method: MethodSpec, images: ImageSet, about: dict[str, str]
+) -> Row:
     subject = open_subject(study.model, study.weights, study.pretrained)
     if not cell.model.endswith(f"@{subject.digest}"):
         raise ValueError(
@@ -111,8 +122,10 @@ def _measured(study: Study, cell: Cell, method: MethodSpec, images: ImageSet) ->
         batches(images, cell.protocol.batch_size),
         on_batch=lambda size: end_if_stopped(),
     )
+    if images.note:
+        about |= {"note": images.note}
     found = {**metrics, "peak_megabytes": peak_megabytes(), "recipe": subject.recipe}
-    return Row(cell, found if not images.note else {**found, "note": images.note}, environment())
+    return Row(cell, found | about, environment())
 
 
 def batches(images: ImageSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -7,9 +7,9 @@ import math
 import random
 from collections.abc import Sequence
 
+from driftnorm.exhibits import thumbnail
 from driftnorm.inputs import Item
 from driftnorm.runs.predictions import Answer, empty_bins, place_in_bin
-from driftnorm.runs.thumbnails import thumbnail
 
 __all__ = ["COMPARED_IMAGES", "Comparison"]
 
