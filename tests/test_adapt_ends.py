@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from own_network import drifting, run
+from safetensors.torch import load_file
 
 from driftnorm.data.atomic import exclusive
 from driftnorm.data.image_set import DataError
@@ -33,6 +34,27 @@ def test_places_for_the_end_are_made_or_refused_before_the_run(home: Path, image
         assert not (home / "a.run").exists()
     run(home, images, "a.csv", save_state=home / "new" / "folder" / "state")
     assert (home / "new" / "folder" / "state").exists()
+
+
+def kept(file: Path) -> dict[str, bytes]:
+    """The tensors; the order of a header's keys is chance."""
+    return {name: tensor.numpy().tobytes() for name, tensor in load_file(file).items()}
+
+
+def test_states_and_networks_of_other_runs_are_not_written_over(home: Path, images: Path) -> None:
+    state, baked = home / "state.safetensors", home / "baked.safetensors"
+    run(home, images, "a.csv", save_state=state, bake=baked)
+    before = kept(state), kept(baked)
+    for options, flag in (({"save_state": state}, "--save-state"), ({"bake": baked}, "--bake")):
+        with pytest.raises(ValueError, match=f"`{flag}` .* is there already, and not from the run"):
+            run(home, images, "b.csv", method="bn", **options)
+    assert not (home / "b.run").exists()
+    run(home, images, "a.csv", save_state=state, bake=baked)  # the same run once more
+    assert (kept(state), kept(baked)) == before
+    run(home, images, "c.csv", load_state=state, save_state=state)  # carried forward
+    assert kept(state) != before[0]
+    run(home, images, "d.csv", method="bn", bake=baked, fresh=True)
+    assert kept(baked) != before[1]
 
 
 def test_a_config_is_kept_by_runs_that_began(home: Path, images: Path) -> None:

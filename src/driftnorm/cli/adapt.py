@@ -83,7 +83,7 @@ def adapt(
         Batches between saved states; a killed run repeats at most so many. Without it a state is
         saved every two seconds, or less often where writing one takes long.
     fresh
-        Start over, whatever is there.
+        Start over, and write over whatever is there.
     quiet
         Print nothing but errors.
     as_json
@@ -129,6 +129,7 @@ def adapt(
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
     plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
+    _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
     console = Console(stderr=True, quiet=quiet)
     with Bar(console) as bar, stop_requests() as should_stop:
         outcome = adapt_stream(
@@ -175,6 +176,18 @@ def _prepare_places(save_state: Path | None, bake: Path | None) -> None:
             if file.is_dir():
                 raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
             file.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path | None) -> None:
+    """A new run writes over nothing; a state that it starts from may be carried forward."""
+    if plan.fresh or plan.state_file.exists():
+        return
+    for flag, file in written.items():
+        if file is not None and file.exists() and file != load_state:
+            raise ValueError(
+                f"`{flag}` {file} is there already, and not from the run of {plan.out}: choose "
+                "another file, or overwrite it with `--fresh`."
+            )
 
 
 def _why_nothing(record: dict[str, Any]) -> str:
