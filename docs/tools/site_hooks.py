@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: evidence pages once they are written, and the examples beside the pages."""
+"""Hooks of mkdocs: evidence pages once they are written, examples and a report beside them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from driftnorm.report.page import make_report
+
 EXAMPLES = "examples"
+REPORT = "example-report.html"
 
 
 def on_config(config: Any) -> Any:
@@ -21,10 +24,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Put the examples on the site; they are not in the folder of the pages."""
+    """Put the examples on the site, and the demo's report as it is made from its rows."""
     for path in sorted((Path(config["docs_dir"]).parent / EXAMPLES).glob("*.py")):
         place = f"{EXAMPLES}/{path.name}"
         files.append(File.generated(config, place, abs_src_path=str(path)))
+    report = make_report([Path(config["docs_dir"]) / "rows" / "demo.jsonl"])
+    files.append(File.generated(config, REPORT, content=report))
     return files
 
 

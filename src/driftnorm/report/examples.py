@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
@@ -43,37 +43,52 @@ def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str,
         return "", []
     own = {stream_of(row): row for row in group.of(best)}
     pairs = [(row, own[stream_of(row)]) for row in group.of(reference)]
-    seen, gained, lost = 0, 0, 0
-    differing: dict[str, list[Example]] = defaultdict(list)
+    pairs = [pair for pair in pairs if _shown(*pair, exhibits) is not None]
     order = {shift: place for place, shift in enumerate(group.shifts)}
     pairs.sort(key=lambda pair: (-pair[0].cell.severity, order.get(pair[0].cell.shift, -1)))
-    for source, adapted in pairs:
-        shown = _shown(source, adapted, exhibits)
-        if shown is None:
-            continue
-        seen += len(shown.names)
-        changed = []
-        for at, label in enumerate(shown.labels):
-            before, after = source.metrics["answers"][at], adapted.metrics["answers"][at]
-            if before != after:
-                gained += after == label
-                lost += before == label
-                answers = {reference: before, best: after}
-                changed.append(_example(source, shown, at, answers))
-        random.Random(0).shuffle(changed)  # the first ones were met before much was adapted
-        differing[source.cell.shift] += changed
-    total, drawn = sum(map(len, differing.values())), "drawn at even distances from the streams"
-    if not total:
-        same = f"{best} gives each of the {seen:,} images {drawn} the class that {reference} gives."
-        return same if seen else "", []
-    remark = (
-        f"Of {seen:,} images {drawn}, {best} gives {total:,} another class than {reference}: "
-        f"{gained:,} of them become right, {lost:,} become wrong, "
-        f"{total - gained - lost:,} are wrong both times. Shown: some of them, whichever way they "
-        "went, from the highest severity where there are several."
+    changes: dict[str, list[_Change]] = defaultdict(list)
+    for pair in pairs:
+        changes[pair[0].cell.shift] += _changes(*pair, exhibits)
+    seen = sum(len(adapted.metrics["answers"]) for _, adapted in pairs)
+    every = [change for own in changes.values() for change in own]
+    in_turn = [each for each in chain.from_iterable(zip_longest(*changes.values())) if each]
+    return _remark(seen, every, best, reference), [each.example for each in in_turn[:_MOST]]
+
+
+class _Change(NamedTuple):
+    example: Example
+    was_right: bool
+    is_right: bool
+
+
+def _changes(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> list[_Change]:
+    """The images of a stream that get another class, in an order that says nothing."""
+    shown = _shown(source, adapted, exhibits)
+    assert shown is not None
+    found = []
+    answers = zip(source.metrics["answers"], adapted.metrics["answers"], strict=True)
+    for at, (before, after) in enumerate(answers):
+        if before != after:
+            given = {source.cell.method: before, adapted.cell.method: after}
+            right = (answer == shown.labels[at] for answer in (before, after))
+            found.append(_Change(_example(source, shown, at, given), *right))
+    random.Random(0).shuffle(found)  # the first ones were met before much was adapted
+    return found
+
+
+def _remark(seen: int, changes: Sequence[_Change], best: str, reference: str) -> str:
+    drawn = f"{seen:,} images drawn at even distances from the streams"
+    if not seen:
+        return ""
+    if not changes:
+        return f"{best} gives each of the {drawn} the class that {reference} gives."
+    gained, lost = sum(c.is_right for c in changes), sum(c.was_right for c in changes)
+    return (
+        f"Of {drawn}, {best} gives {len(changes):,} another class than {reference}: {gained:,} of "
+        f"them become right, {lost:,} become wrong, {len(changes) - gained - lost:,} are wrong "
+        "both times. Shown: some of them, whichever way they went, from the highest severity where "
+        "there are several."
     )
-    in_turn = chain.from_iterable(zip_longest(*differing.values()))
-    return remark, [example for example in in_turn if example is not None][:_MOST]
 
 
 def _shown(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> Exhibits | None:

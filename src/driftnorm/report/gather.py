@@ -96,7 +96,7 @@ def _read(path: Path) -> Gathered:
             raise ValueError(f"`rows`: {path} holds predictions; the run that made them is {run}.")
         if path.suffix == ".json":
             return Gathered((), runs=(_read_run(path),))
-        return Gathered(tuple(_rows(path)))
+        return Gathered(tuple(_rows(path)), exhibits=read_exhibits(path.parent))
     runs = (_read_run(path / RUN_FILE),) if (path / RUN_FILE).exists() else ()
     inner = path / "rows"
     store = inner if inner.is_dir() else path
