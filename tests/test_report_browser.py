@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +167,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A page with rows and with a run, hostile names in both."""
+    """A page with rows, their images, and a run; hostile names in all."""
     folder = tmp_path_factory.mktemp("report")
-    save_rows(make_rows(("source", "bn", f"tent:note={HOSTILE}")), folder / "rows.jsonl")
+    rows = make_rows(("source", "bn", f"tent:note={HOSTILE}"))
+    shown = [replace(row, metrics={**row.metrics, "exhibits": "key"}) for row in rows]
+    save_rows(shown, folder / "rows.jsonl")
+    few = len(rows[0].metrics["answers"])
+    kept = {"classes": [HOSTILE] * 4, "names": [HOSTILE] * few, "labels": [0] * few}
+    (folder / "exhibits").mkdir()
+    (folder / "exhibits" / "key.json").write_text(json.dumps({**kept, "images": [PIXEL] * few}))
     run = {
         "method": "gprebn",
         "data": HOSTILE,
@@ -204,7 +211,8 @@ def column(browser: Browser, number: int) -> list[str]:
 def test_it_opens_quietly_and_asks_nobody(opened: Browser, address: str) -> None:
     assert opened.requests() == [address]
     assert opened.complaints() == []
-    assert opened.run("document.images[0].complete && document.images[0].naturalWidth") == 1
+    widths = opened.run("[...document.images].map(i => i.complete && i.naturalWidth)")
+    assert widths == [1] * 13  # twelve of the rows' streams, one of the run
 
 
 def test_the_policy_lets_no_other_script_run(opened: Browser) -> None:
