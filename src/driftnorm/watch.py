@@ -49,7 +49,7 @@ class Watch:
             self.say_once(
                 "tiny batch",
                 f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
-                f"statistics ('gprebn') or a source prior ('bn-prior').",
+                "statistics ('bn' with running=True) or a source prior ('bn-prior').",
             )
         if self.guard.ordered(signals, self._memory.guard.marginal, self._memory.guard.batches):
             self._jumps += 1

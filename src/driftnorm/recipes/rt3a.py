@@ -5,7 +5,8 @@ Formula:
     p = softmax(z . c_i)                                                                  (eq. 11)
 
 When it helps: on top of a feature-side method ("gprebn+rt3a"), where the classifier never saw the
-adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong.
+adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong; it does not hold a
+feature-side method that goes under.
 """
 
 from typing import Literal
