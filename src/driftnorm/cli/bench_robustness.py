@@ -65,9 +65,10 @@ def bench_robustness(
     model
         A built-in name such as resnet20, timm:NAME, or a driftnorm checkpoint.
     weights
-        The model's weights.
+        A file of the model's weights; a driftnorm checkpoint has its own.
     pretrained
-        Take the weights that timm or torchvision publish for the model.
+        Take the weights that timm or torchvision publish for the model, downloaded the first time;
+        never done unasked.
     corruptions
         Default: the 15 common ones.
     table

@@ -24,7 +24,14 @@ def _many(text: str) -> Parameter:
 class NetworkFlags:
     """What `open_model` takes beside the model's name, and where the network shall be."""
 
-    weights: Annotated[Path | None, Parameter(help="The model's weights.")] = None
+    weights: Annotated[
+        Path | None,
+        Parameter(
+            help="A file of the model's weights. Without it, timm:NAME and torchvision:NAME get "
+            "the ones that those projects publish, downloaded the first time, and a factory's "
+            "network is taken as it comes; a built-in name needs it."
+        ),
+    ] = None
     classes: Annotated[
         Path | None, Parameter(help="A text file with one class name a line, or a JSON list.")
     ] = None
