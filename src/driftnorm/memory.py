@@ -39,7 +39,7 @@ def keep_freed_memory() -> bool:
 
 
 def forget_peak() -> None:
-    """Begin anew; where the system cannot, the peak stays that of the whole process."""
+    """Let the peak begin anew; where the system cannot, it stays that of the whole process."""
     give_back = _c_function("malloc_trim")
     if give_back is not None:
         give_back(0)  # what is kept but not in use is not what the next piece of work needs
