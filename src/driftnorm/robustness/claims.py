@@ -3,7 +3,8 @@
 A claim compares two settings. It is confirmed if the paired interval of the difference lies wholly
 on the claimed side, contradicted if wholly on the other, and not confirmed if it holds zero;
 a claim of likeness is confirmed if the interval lies within the margin, and contradicted if it lies
-wholly beyond it.
+wholly beyond it. A claim of several parts is confirmed if all of them are, and contradicted if one
+of them is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from driftnorm.robustness.comparing import (
 )
 from driftnorm.tables import Column, Table
 
-__all__ = ["CLAIMS", "Claim", "claims_table", "verdict"]
+__all__ = ["CLAIMS", "Claim", "claims_table", "joint_verdict", "verdict"]
 
 
 class Claim(NamedTuple):
@@ -114,6 +115,17 @@ def verdict(claim: Claim, change: Interval) -> str:
     return "confirmed" if (change.high < 0) == (claim.expects == "lower") else "contradicted"
 
 
+def joint_verdict(parts: Sequence[str]) -> str:
+    """What the verdicts on its parts say to a claim.
+
+    >>> joint_verdict(["confirmed", "not confirmed", "contradicted"])
+    'contradicted'
+    """
+    if "contradicted" in parts:
+        return "contradicted"
+    return "confirmed" if set(parts) == {"confirmed"} else "not confirmed"
+
+
 def claims_table(rows: Sequence[Row]) -> Table:
     """Every claim with our difference and a verdict, on the streams that both settings met."""
     if not rows:
@@ -138,7 +150,7 @@ def claims_table(rows: Sequence[Row]) -> Table:
             "alike than", f"within {claim.margin} of"
         )
         if not own:
-            lines.append((claim.text, words, "-", "-", paper, "not measured"))
+            lines.append((claim.text, "not measured", "-", words, "-", paper))
             continue
         _check_pair(own, claim)
         change = change_of_error(own, claim.method, claim.reference)
@@ -146,14 +158,14 @@ def claims_table(rows: Sequence[Row]) -> Table:
         met = (
             f"{len({stream_of(r) for r in own})} streams, severity {' '.join(map(str, severities))}"
         )
-        lines.append((claim.text, words, change_text(change), met, paper, verdict(claim, change)))
+        lines.append((claim.text, verdict(claim, change), change_text(change), words, met, paper))
     columns = (
         Column("claim"),
-        Column("that is, in error", align="left"),
+        Column("verdict", align="left"),  # early: the end of a wide table is out of sight
         Column("difference, 95 %"),
+        Column("that is, in error", align="left"),
         Column("on", align="left"),
         Column("paper", align="left"),
-        Column("verdict", align="left"),
     )
     note = f"{note_of(rows)} Paired bootstrap over images."
     if comparable:
