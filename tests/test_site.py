@@ -218,6 +218,9 @@ def test_the_site_builds_without_a_warning_and_asks_no_network(tmp_path: Path) -
     styles = re.compile(
         r"""<link[^>]+rel=["']?(?:stylesheet|preconnect)[^>]+href=["']?(?:https?:)?//"""
     )
+    # Search from disk: an index that is a script, and no worker, which browsers refuse there.
+    assert (tmp_path / "search" / "search_index.js").is_file()
+    assert 'src="../iframe-worker.js"' in (tmp_path / "api" / "index.html").read_text()
     for page in pages:
         text = page.read_text()
         assert not loading.search(text), page.name
