@@ -192,6 +192,12 @@ def chosen(rows: Sequence[Row], **wanted: object) -> list[Row]:
     ]
 
 
+REMARKS = {
+    "calibration": (
+        "\nECE in this picture is of the bins pooled over all streams; the tables above have the "
+        "mean over streams. The two differ where too sure and too unsure streams even out.\n"
+    )
+}
 HEAD = """# Robustness: what we measured
 
 Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness-*.jsonl`. Corrupted
@@ -250,7 +256,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             print(f"left out: plot {name}: {error}", file=sys.stderr)
             continue
         draw(figure, PICTURES / f"robustness-{name}.svg")
-        yield f"![{name}](pictures/robustness-{name}.svg)\n"
+        yield f"![{name}](pictures/robustness-{name}.svg)\n{REMARKS.get(name, '')}"
 
 
 def page() -> None:

@@ -207,17 +207,19 @@ def _error(network: nn.Module, seed: int, shift: str, rate: float, path: str) ->
 
 def measured(run: ConceptRun) -> dict[str, Any]:
     """Every number that docs/concepts.md prints."""
-    note = (
-        f"The demo's network, seed 0, on 899 digits in {SHIFT} of severity {SEVERITY}, in one "
-        f"batch; gradients are of the mean entropy of the first {BATCH_SIZE} digits, with batch "
-        "statistics."
-    )
+    setting = f"The demo's network, seed 0, digits in {SHIFT} of severity {SEVERITY}"
     return {
         "layers": list(run.source),
         "distance": distances(run),
         "pushing": {path: pushing(gradients(run, path)) for path in PATHS},
         "stray": stray(run),
         "rates": rates(),
-        "note": note,
+        "notes": {
+            "distance": f"{setting}, and clean; all 899 test images in one batch.",
+            "pushing": (
+                f"{setting}; gradients of the mean entropy of the first {BATCH_SIZE} of them, with "
+                "batch statistics."
+            ),
+        },
         "environment": environment(),
     }

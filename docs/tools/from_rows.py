@@ -296,7 +296,7 @@ def concept_statistics() -> str:
     )
     columns = (Column("layer"), *(Column(kind, decimals=2) for kind in found["distance"]))
     title = "Distance of a layer's input from its training statistics, in deviations"
-    return Table(title, columns, lines, found["note"]).to_markdown()
+    return Table(title, columns, lines, found["notes"]["distance"]).to_markdown()
 
 
 def concept_gradient() -> str:
@@ -308,7 +308,7 @@ def concept_gradient() -> str:
     )
     columns = (Column("layer"), *(Column(path) for path in found["pushing"]))
     title = "Share of the gradient that shifts or scales a whole channel, in %"
-    return Table(title, columns, lines, found["note"]).to_markdown()
+    return Table(title, columns, lines, found["notes"]["pushing"]).to_markdown()
 
 
 def concept_rates() -> str:

@@ -67,11 +67,12 @@ def draw_statistics(run: ConceptRun, numbers: dict[str, Any]) -> None:
     axes[0].axvline(mean, color="black", linewidth=1)
     axes[0].axvspan(mean - deviation, mean + deviation, color="black", alpha=0.08)
     axes[0].set_title("what the layer receives")
-    axes[0].set_xlabel("black: mean and deviation in training")
+    axes[0].set_xlabel("line and grey band: mean and deviation in training")
     for name, (points, colour) in normal.items():
         axes[1].hist(points, bins=60, density=True, histtype="step", color=colour, label=name)
     axes[1].set_title("what it makes of it")
     axes[1].set_xlabel("normalised value")
+    axes[1].set_ylim(top=1.35 * axes[1].get_ylim()[1])  # the legend above the curves
     places, width = np.arange(len(numbers["layers"])), 0.27
     for index, (kind, colour) in enumerate(
         zip(numbers["distance"], (CLEAN, SHIFTED, MENDED), strict=True)

@@ -106,8 +106,8 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
         series.append(Series(method, *points, remark=f"ECE {gap:.3f}"))
     note = (
         f"Bins of confidence pooled over {len(streams) // len(series)} streams; those with less "
-        f"than {_DRAWN_PART:.1%} of the samples are not drawn. ECE: of the pooled bins, not the "
-        f"mean over streams. {note_of(streams)}"
+        f"than {_DRAWN_PART:.1%} of the samples are not drawn. ECE: of the pooled bins; tables "
+        f"have the mean over streams. {note_of(streams)}"
     )
     labels = ("confidence", "accuracy")
     return Figure("Calibration", *labels, tuple(series), note, unit_square=True)
