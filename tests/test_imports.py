@@ -17,7 +17,17 @@ ROWS = (
     ("layers", "surgery", "heads"),
     (
         *("recipe", "adapter", "guard", "intake", "probe", "converted", "learner", "stream_state"),
-        *("preparation", "persistence", "watch", "engine", "recipes", "api", "export", "callbacks"),
+        *(
+            "preparation",
+            "persistence",
+            "outputs",
+            "watch",
+            "engine",
+            "recipes",
+            "api",
+            "export",
+            "callbacks",
+        ),
     ),
     ("models", "shifts", "data", "training", "inputs"),
     (

@@ -46,8 +46,10 @@ def test_other_dtypes(kind: str, dtype: torch.dtype, network: Build, batches: Dr
     wide = torch.promote_types(dtype, torch.float32)
     for layer in adapter.converted.layers.values():
         assert layer.tracked_mean.dtype == layer.tracked_var.dtype == wide
+        assert layer.precision == dtype
         if layer.weight is not None:
-            assert layer.weight.dtype == dtype
+            assert layer.weight.dtype == wide  # small steps would be lost in less
+    assert {p.dtype for p in adapter.bake().parameters()} <= {dtype}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -85,8 +85,12 @@ class Adapter(nn.Module):
     last: BatchReport | None
 
     @abstractmethod
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it."""
+
+    @abstractmethod
+    def logits_in(self, answer: Any) -> Tensor:
+        """The logits in what a call returned."""
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ or let :func:`attach` do so. The packages are imported when a callback is made, 
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
 from abc import ABC, abstractmethod
@@ -99,6 +100,27 @@ class _Logger(ABC):
         self._log({f"{self.prefix}/{name}": value for name, value in numbers.items()})
         self.batches += 1
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Logger:
+        """A copy of an adapter reports to the same place, and counts its own batches."""
+        return copy.copy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process; :meth:`_open` finds it again in another."""
+        return {name: value for name, value in self.__dict__.items() if name != "service"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __copy__(self) -> _Logger:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Set ``self.service``: what numbers are sent to."""
+
     @abstractmethod
     def _log(self, numbers: dict[str, float]) -> None:
         """Send the numbers of batch number ``self.batches``."""
@@ -114,17 +136,21 @@ class TensorBoard(_Logger):
 
     def __init__(self, folder: str | Path, prefix: str = "driftnorm") -> None:
         super().__init__(prefix)
+        self.folder = str(folder)
+        self._open()
+
+    def _open(self) -> None:
         _imported("tensorboard", "tensorboard")
         writing = importlib.import_module("torch.utils.tensorboard")
-        self.writer: Any = writing.SummaryWriter(str(folder))
+        self.service: Any = writing.SummaryWriter(self.folder)
 
     def _log(self, numbers: dict[str, float]) -> None:
         for name, value in numbers.items():
-            self.writer.add_scalar(name, value, self.batches)
+            self.service.add_scalar(name, value, self.batches)
 
     def close(self) -> None:
         """Write what is left and close the file."""
-        self.writer.close()
+        self.service.close()
 
     def __enter__(self) -> TensorBoard:
         return self
@@ -148,12 +174,18 @@ class WandB(_Logger):
 
     def __init__(self, run: Any = None, prefix: str = "driftnorm") -> None:
         super().__init__(prefix)
-        self.run = _imported("wandb", "wandb").run if run is None else run
-        if self.run is None:
+        self.service = run
+        if run is None:
+            self._open()
+
+    def _open(self) -> None:
+        self.service = _imported("wandb", "wandb").run
+        if self.service is None:
             raise ValueError("`run` must be a run, got None and none is going on: `wandb.init()`.")
 
     def _log(self, numbers: dict[str, float]) -> None:
-        self.run.log(numbers)
+        # Without a step: a run counts its own, which other code may have moved on.
+        self.service.log(numbers)
 
 
 class MLflow(_Logger):
@@ -166,10 +198,14 @@ class MLflow(_Logger):
 
     def __init__(self, run_id: str | None = None, prefix: str = "driftnorm") -> None:
         super().__init__(prefix)
-        self.mlflow, self.run_id = _imported("mlflow", "mlflow"), run_id
+        self.run_id = run_id
+        self._open()
+
+    def _open(self) -> None:
+        self.service = _imported("mlflow", "mlflow")
 
     def _log(self, numbers: dict[str, float]) -> None:
-        self.mlflow.log_metrics(numbers, step=self.batches, run_id=self.run_id)
+        self.service.log_metrics(numbers, step=self.batches, run_id=self.run_id)
 
 
 def _imported(package: str, extra: str) -> Any:

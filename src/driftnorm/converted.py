@@ -9,31 +9,76 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from driftnorm import surgery
+from driftnorm.intake import own_tensor
 from driftnorm.layers import AdaptiveBatchNorm, Mode
 from driftnorm.probe import Layout, probe
 
 __all__ = ["Call", "ConvertedNetwork"]
 
 
+class _Batch(Enum):
+    """Stands in the arguments where the batch goes."""
+
+    HERE = 0
+
+
 class Call(NamedTuple):
-    """What the network is called with: the batch, and whatever else its ``forward`` takes."""
+    """What the network is called with: the batch, and whatever else its ``forward`` takes.
+
+    Attributes:
+        x: The batch.
+        args: The arguments, with `_Batch.HERE` in the place of the batch.
+        kwargs: Likewise.
+        part_of: Samples of the batch that these are the first of; 0 if they are all.
+    """
 
     x: Tensor
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...] = (_Batch.HERE,)
     kwargs: Mapping[str, Any] = {}
-    part_of: int = 0  # samples of the batch that these are the first of
+    part_of: int = 0
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """A call with these arguments, which autograd may use; the first tensor is the batch."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return cls(own_tensor(args[0]))
+        leaves, form = tree_flatten((args, dict(kwargs)))
+        place = next((i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)), None)
+        if place is None:
+            kinds = ", ".join(type(leaf).__name__ for leaf in leaves) or "nothing"
+            raise TypeError(f"an adapter must be called with a batch, a tensor; got {kinds}.")
+        owned = [*map(own_tensor, leaves)]
+        x, owned[place] = owned[place], _Batch.HERE
+        return cls(x, *tree_unflatten(owned, form))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the batch is all that the network takes."""
+        return self.args == (_Batch.HERE,) and not self.kwargs
 
     def first(self, count: int) -> Call:
         """The first samples; all of them if other arguments may belong to the whole batch."""
-        if self.args or self.kwargs:
+        if not self.is_plain:
             return self
         return Call(self.x[:count], part_of=len(self.x))
+
+    def put_to(self, network: nn.Module) -> Any:
+        """Call the network; with a copy, for it may change its input, and a batch runs twice."""
+        x = self.x.clone()
+        if self.is_plain:
+            return network(x)
+        args, kwargs = tree_map(
+            lambda leaf: x if leaf is _Batch.HERE else leaf, (self.args, self.kwargs)
+        )
+        return network(*args, **kwargs)
 
     def channels_last(self) -> Call:
         """The same batch in channels-last layout, if it has four axes."""
@@ -131,8 +176,7 @@ class ConvertedNetwork(nn.Module):
 
     def _call(self, call: Call) -> Any:
         try:
-            # A copy: a network may change its input in place, and a batch runs several times.
-            return self.network(call.x.clone(), *call.args, **call.kwargs)
+            return call.put_to(self.network)
         except (RuntimeError, ValueError) as error:
             shape = (call.part_of or len(call.x), *call.x.shape[1:])
             raise RuntimeError(

@@ -59,11 +59,13 @@ def _mean_and_largest(layers: list[AdaptiveBatchNorm]) -> Iterable[tuple[float, 
     widths = np.array([layer.num_features for layer in layers])
     source = _joined(sources)
     eps = source.mean.new_tensor(np.repeat([layer.eps for layer in layers], widths)).double()
-    each = channel_distance(source, _joined(tracked), eps).cpu().numpy()
+    each = channel_distance(source, _joined(tracked), eps).numpy()
     first = widths.cumsum() - widths
     means = np.add.reduceat(each, first) / widths
     return zip(means.tolist(), np.maximum.reduceat(each, first).tolist(), strict=True)
 
 
 def _joined(parts: list[Moments]) -> Moments:
-    return Moments(torch.cat([m.mean for m in parts]), torch.cat([m.var for m in parts]))
+    # To the CPU: not every device has float64.
+    means, variances = ([m.mean for m in parts], [m.var for m in parts])
+    return Moments(torch.cat(means).cpu(), torch.cat(variances).cpu())

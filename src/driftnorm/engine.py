@@ -8,22 +8,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from driftnorm import persistence
 from driftnorm.adapter import Adapter, BadBatchError, BatchReport, warn
 from driftnorm.converted import Call, ConvertedNetwork
 from driftnorm.guard import Guard, Policy, Signals, Verdict, read_signals
 from driftnorm.heads import HeadState
-from driftnorm.intake import check_input, normalizes_input, own_tensor, refuse_export
+from driftnorm.intake import check_input, normalizes_input, refuse_export
 from driftnorm.learner import is_finite
+from driftnorm.outputs import detached
 from driftnorm.preparation import assign_statistics, build_learner, check_batch_norm, start_head
 from driftnorm.probe import Layout, check_classifier_name
 from driftnorm.recipe import Recipe
@@ -88,8 +87,8 @@ class RecipeAdapter(Adapter):
             raise TypeError(f"`network` must be an nn.Module, got {type(network).__name__}.")
         if on_bad_batch not in ("keep", "raise"):
             raise ValueError(f"`on_bad_batch` must be 'keep' or 'raise', got {on_bad_batch!r}.")
-        if reset_every is not None and reset_every < 1:
-            raise ValueError(f"`reset_every` must be at least 1, got {reset_every}.")
+        if reset_every is not None and not (type(reset_every) is int and reset_every >= 1):
+            raise ValueError(f"`reset_every` must be a whole number >= 1, got {reset_every!r}.")
         self.method = method
         self.recipe = recipe
         self.guard = guard if isinstance(guard, Guard) else Guard(policy=guard)
@@ -155,33 +154,39 @@ class RecipeAdapter(Adapter):
 
     # ------------------------------------------------------------------ the contract
 
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it unless frozen.
 
-        Returns what the network returns, detached; with a classifier-side method, the logits.
+        Takes what the network takes; the first tensor in it is the batch. Returns what the network
+        returns, detached; with a classifier-side method, the logits.
         """
         refuse_export()
         if torch.compiler.is_compiling():
             # Importing the compiler takes a second: only where it is at work already.
             eagerly = torch.compiler.disable(self._respond)  # type: ignore[no-untyped-call]
-            return eagerly(x, args, kwargs)
-        return self._respond(x, args, kwargs)
+            return eagerly(args, kwargs)
+        return self._respond(args, kwargs)
 
-    def _respond(self, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _respond(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._reverted:
             raise RuntimeError(
                 "this adapter was reverted; call `adapt` again to adapt its network."
             )
         with self._lock, torch.inference_mode(False), self._own_randomness():
-            check_input(x, self.converted.network)
-            given = tree_map(own_tensor, (args, kwargs)) if args or kwargs else ()
-            return self._serve(Call(own_tensor(x), *given))
+            call = Call.of(args, kwargs)
+            check_input(call.x, self.converted.network)
+            return self._serve(call)
+
+    def logits_in(self, answer: Any) -> Tensor:
+        """The logits in what a call returned."""
+        return answer if self.recipe.head is not None else self.converted.logits(answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
         """Back to the state in which the adapter was built, bit for bit."""
         with self._lock:
             self._state.reset()
+            self._watch.forget()
             self.last = None
 
     def freeze(self) -> RecipeAdapter:
@@ -233,7 +238,7 @@ class RecipeAdapter(Adapter):
         samples = len(call.x)
         if samples == 0:
             self.last = BatchReport("empty", 0)
-            return self._settled_answer(call)
+            return self._unadapted_answer(call)
         if call.x.is_floating_point() and not is_finite([call.x]):
             return self._refuse("the input holds NaN or infinite values", call)
         call = self.converted.lay_out(call)
@@ -288,11 +293,13 @@ class RecipeAdapter(Adapter):
         state.batches += 1
         about = (signals.entropy, signals.spread, loss)
         self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
-        return _detached(answer) if isinstance(answer, Tensor) else tree_map(_detached, answer)
+        return answer.detach() if isinstance(answer, Tensor) else detached(answer)
 
     def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:
         """Warn about the batch; stop it if the guard finds that the source would do better."""
         self._watch.look(call.x, signals)
+        if self.batches == 0:
+            self._watch.look_at_logits(logits)
         first_batch = self.batches == 0 and self._layout is not None and bool(self._layout.order)
         if first_batch and not normalizes_input(self.converted.network):
             assert self._layout is not None
@@ -323,6 +330,7 @@ class RecipeAdapter(Adapter):
                 loss = objective(logits)
             if loss is None:
                 continue
+            _check_loss(loss)
             if not learner.descend(loss):
                 raise _Refused("the loss, its gradient or the parameters after it are not finite")
             value = float(loss.detach())
@@ -334,6 +342,12 @@ class RecipeAdapter(Adapter):
         if self.recipe.head is None or head is None or self.converted.features is None:
             return output, head
         features, linear = self.converted.features
+        if features.dim() != 2:
+            raise TypeError(
+                f"{type(self.recipe.head).__name__} gives an image one class, but the classifier "
+                f"takes features of shape {tuple(features.shape)}, as for dense prediction; choose "
+                f"a method that adapts batch norm, such as 'gprebn' or 'bn'."
+            )
         after = self.recipe.head.update(head, features.float(), linear.float())
         return self._from_centroids(after), after
 
@@ -370,8 +384,13 @@ class RecipeAdapter(Adapter):
         message = f"a batch after {self.batches} good ones was not adapted to: {why}"
         if self.on_bad_batch == "raise":
             raise BadBatchError(f"{message}. No state was changed.")
-        warn(f"{message}; the last good state answers it (bad batches so far: {self.bad_batches}).")
-        return self._settled_answer(call)
+        who = "the source" if self.episodic else "the last good state"
+        warn(f"{message}; {who} answers it (bad batches so far: {self.bad_batches}).")
+        return self._unadapted_answer(call)
+
+    def _unadapted_answer(self, call: Call) -> Any:
+        """To a batch that changes nothing; no state of another batch answers in an episode."""
+        return self._source_answer(call) if self.episodic else self._settled_answer(call)
 
     # ------------------------------------------------------------------ state
 
@@ -421,7 +440,8 @@ class RecipeAdapter(Adapter):
         about = persistence.read_about(own, self._about)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        self._state.unpack(own)
+        home = next((p.device for p in self.converted.parameters()), torch.device("cpu"))
+        self._state.unpack(own, home)
 
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
@@ -443,7 +463,9 @@ class RecipeAdapter(Adapter):
         if self.seed is None:
             yield
             return
-        with torch.random.fork_rng():
+        home = next((p.device.type for p in self.converted.parameters()), "cpu")
+        elsewhere = {} if home in ("cpu", "meta") else {"device_type": home}
+        with torch.random.fork_rng(**elsewhere):
             yield
 
     def _reseed(self, device: torch.device) -> None:
@@ -457,8 +479,15 @@ class RecipeAdapter(Adapter):
             torch.manual_seed(self.seed + self.batches)
 
 
-def _detached(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):  # a leaf to tree_map
-        parts = {f.name: tree_map(_detached, getattr(value, f.name)) for f in fields(value)}
-        return replace(value, **parts)
-    return value.detach() if isinstance(value, Tensor) else value
+def _check_loss(loss: object) -> None:
+    """An objective of somebody's own may give anything."""
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad:
+        return
+    got = type(loss).__name__
+    if isinstance(loss, Tensor):
+        got = f"a tensor of shape {tuple(loss.shape)}"
+        got += "" if loss.requires_grad else " without a gradient"
+    raise TypeError(
+        f"`objective` must make one number, a tensor that depends on the logits, or None for no "
+        f"step; got {got}."
+    )

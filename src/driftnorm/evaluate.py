@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from driftnorm.adapter import Adapter, DriftnormWarning
@@ -38,7 +39,8 @@ def evaluate(
 
     Args:
         adapter: Starts from the state it is in.
-        stream: Batches of (inputs, labels).
+        stream: Batches of (inputs, labels): class numbers, one an image, or for dense prediction
+            one a position, where numbers that are no class (such as 255) are left out.
         on_batch: Called with the size of each finished batch.
 
     Returns:
@@ -55,11 +57,12 @@ def evaluate(
     for x, labels in stream:
         begun = time.perf_counter()
         with _noting(said):
-            logits = adapter(x)
+            answer = adapter(x)
         seconds += time.perf_counter() - begun
-        outputs.append(logits.float().cpu().numpy())
-        truth.append(labels.cpu().numpy())
-        online.append(float((outputs[-1].argmax(axis=1) != truth[-1]).mean()))
+        predicted, known = _by_sample(adapter.logits_in(answer), labels)
+        outputs.append(predicted)
+        truth.append(known)
+        online.append(float((predicted.argmax(axis=1) != known).mean()) if len(known) else 0.0)
         if on_batch is not None:
             on_batch(len(labels))
     if not outputs:
@@ -84,6 +87,22 @@ def evaluate(
         **({"warnings": sorted(said)} if said else {}),
         **({"drift": drift} if (drift := _drift(adapter)) else {}),
     }
+
+
+def _by_sample(logits: Tensor, labels: Tensor) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+    """One row of logits and one class for each image, or for each position that has a class."""
+    rows = logits.detach().float().cpu().numpy()
+    known = labels.cpu().numpy()
+    if rows.shape[:1] + rows.shape[2:] != known.shape:
+        raise ValueError(
+            f"`labels` must be one a prediction: expected shape {rows.shape[:1] + rows.shape[2:]} "
+            f"for logits of shape {rows.shape}, got {known.shape}."
+        )
+    if rows.ndim == 2:
+        return rows, known
+    rows, known = np.moveaxis(rows, 1, -1).reshape(-1, rows.shape[1]), known.reshape(-1)
+    real = (known >= 0) & (known < rows.shape[1])
+    return rows[real], known[real]
 
 
 def _drift(adapter: Adapter) -> list[tuple[str, float]]:

@@ -22,6 +22,7 @@ GradientPath: TypeAlias = Literal["preserved", "detached"]
 Mode: TypeAlias = Literal["adapt", "settled", "source"]
 
 _STATISTICS_BUFFERS = ("source_mean", "source_var", "tracked_mean", "tracked_var")
+_AFFINE = ("weight", "bias")
 _BATCHES = "tracked_batches"  # in a state dict
 
 
@@ -41,6 +42,8 @@ class AdaptiveBatchNorm(nn.Module):
         gradient: ``"preserved"`` is eq. 6; ``"detached"`` stops the gradient at the statistics.
         mode: ``"adapt"`` follows ``statistics``; ``"settled"`` uses what was committed so far;
             ``"source"`` is the layer as it was trained.
+        precision: Of the layer that this one stands for. Statistics and affine parameters are kept
+            in float32 or wider all the same: small steps would be lost in less.
     """
 
     # nn.Module's __getattr__ would type these as Tensor | Module.
@@ -70,11 +73,9 @@ class AdaptiveBatchNorm(nn.Module):
         self.mode: Mode = "adapt"
         self.register_parameter("weight", _parameter(weight))
         self.register_parameter("bias", _parameter(bias))
-        dtype = torch.float32
-        if source is not None:
-            dtype = statistics_dtype(source.mean.dtype)
-        elif weight is not None:
-            dtype = statistics_dtype(weight.dtype)
+        known = weight if source is None else source.mean
+        dtype = torch.float32 if known is None else statistics_dtype(known.dtype)
+        self.precision = next((t.dtype for t in (weight, known) if t is not None), dtype)
         for name in ("mean", "var"):
             value: Tensor | None = None if source is None else getattr(source, name)
             copy = None if value is None else value.detach().to(dtype, copy=True)
@@ -180,15 +181,19 @@ class AdaptiveBatchNorm(nn.Module):
         return any(p is not None and p.requires_grad for p in (self.weight, self.bias))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveBatchNorm:
-        """Move with the network, but keep statistics in float32 or wider under ``.half()``."""
+        """Move with the network, but keep all numbers in float32 or wider under ``.half()``."""
         kept = {name: self._buffers[name] for name in _STATISTICS_BUFFERS}
+        affine = {name: p.data for name in _AFFINE if (p := self._parameters[name]) is not None}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.precision = fn(torch.empty(0, dtype=self.precision)).dtype
         for name, before in kept.items():
             after = self._buffers[name]
             if before is not None and after is not None:
-                wide = statistics_dtype(after.dtype)
-                if wide != after.dtype:
-                    self._buffers[name] = before.to(device=after.device, dtype=wide)
+                self._buffers[name] = _kept_wide(before, after)
+        for name, before in affine.items():
+            parameter = self._parameters[name]
+            assert parameter is not None
+            parameter.data = _kept_wide(before, parameter.data)
         self._pending = None
         return self
 
@@ -223,4 +228,13 @@ _NO_MOMENTS = Moments(torch.empty(0), torch.empty(0))
 
 
 def _parameter(value: Tensor | None) -> nn.Parameter | None:
-    return None if value is None else nn.Parameter(value.detach().clone(), requires_grad=False)
+    if value is None:
+        return None
+    wide = value.detach().to(statistics_dtype(value.dtype), copy=True)
+    return nn.Parameter(wide, requires_grad=False)
+
+
+def _kept_wide(before: Tensor, after: Tensor) -> Tensor:
+    """What came of a change of device or type, without the loss of precision."""
+    wide = statistics_dtype(after.dtype)
+    return after if wide == after.dtype else before.to(device=after.device, dtype=wide)

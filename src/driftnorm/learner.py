@@ -31,6 +31,7 @@ class Learner:
         self, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
     ) -> None:
         self.parameters = dict(parameters)
+        self._check_precision()
         self.optimizer = optimizer
         self.start = {name: p.detach().clone() for name, p in parameters.items()}
 
@@ -93,8 +94,18 @@ class Learner:
 
     def require_grad(self) -> None:
         """Undo what a caller may have switched off since."""
+        self._check_precision()
         for parameter in self.parameters.values():
             parameter.requires_grad_(True)
+
+    def _check_precision(self) -> None:
+        for name, parameter in self.parameters.items():
+            if statistics_dtype(parameter.dtype) != parameter.dtype:
+                raise TypeError(
+                    f"`{name}` would be trained in {parameter.dtype}, in which small steps are "
+                    "lost. Adapt the network in float32, under `torch.autocast` if it shall be "
+                    "fast; methods that train batch norm alone can do with less."
+                )
 
     def descend(self, loss: Tensor) -> bool:
         """One step down; false if the loss, a gradient or a parameter after it is not finite."""
@@ -109,14 +120,14 @@ class Learner:
         torch.clear_autocast_cache()  # it may hold the weights as they were
         return is_finite([*parameters])
 
-    def apply(self, fn: Callable[[Tensor], Tensor]) -> None:
-        """Move the start values and the optimiser's moments along with the parameters."""
-        self.start = {name: fn(value) for name, value in self.start.items()}
-        for state in self.optimizer.state.values():
-            for key, value in state.items():
+    def follow(self) -> None:
+        """Take the start values and the optimiser's moments to where the parameters are now."""
+        self.start = {name: self.start[name].to(p) for name, p in self.parameters.items()}
+        for p in self.parameters.values():
+            for key, value in self.optimizer.state.get(p, {}).items():
                 # Step counters are scalars that stay where the optimiser put them.
                 if isinstance(value, Tensor) and value.dim():
-                    state[key] = fn(value)
+                    self.optimizer.state[p][key] = value.to(p)
 
     @torch.no_grad()
     def distance(self) -> float:

@@ -106,6 +106,11 @@ class InformationMaximization:
 
 def _wide(logits: Tensor) -> Tensor:
     """Half precision is too coarse for logarithms of small probabilities."""
+    if logits.shape[1] < 2:
+        raise ValueError(
+            "the network gives one number an image, of which a softmax says nothing: let it give "
+            "two logits, such as `torch.cat([-z, z], dim=1) / 2`, or write an objective for one."
+        )
     return logits.to(statistics_dtype(logits.dtype))
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "PREFIX",
     "check_network",
     "fingerprint",
+    "on_device",
     "pack",
     "read_about",
     "read_guard",
@@ -31,12 +32,15 @@ __all__ = [
 ]
 
 PREFIX = "adapter."
+# What is computed with beside the network's tensors, and so must be where they are.
+_BESIDE_NETWORK = ("head.", "optimizer.", "guard.marginal", "guard.source_marginal")
 
 
 def fingerprint(network: nn.Module) -> list[float]:
     """Two sums over all weights: enough to tell one trained network from another."""
     with torch.no_grad():
-        floats = [t.double() for t in network.state_dict().values() if t.is_floating_point()]
+        # First to the CPU: not every device has float64.
+        floats = [t.cpu().double() for t in network.state_dict().values() if t.is_floating_point()]
         return [float(sum(t.sum() for t in floats)), float(sum(t.abs().sum() for t in floats))]
 
 
@@ -141,6 +145,17 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
             )
 
 
+def on_device(entries: Mapping[str, Tensor], home: torch.device) -> dict[str, Tensor]:
+    """The entries, those that are used beside the network's tensors on its device.
+
+    Scalars, such as an optimiser's step counters, stay where they are.
+    """
+    return {
+        name: value.to(home) if name.startswith(_BESIDE_NETWORK) and value.dim() else value
+        for name, value in entries.items()
+    }
+
+
 def read_guard(entries: Mapping[str, Tensor]) -> GuardState:
     """The guard's memory."""
     batches, audits, held = entries["guard.seen"].tolist()
@@ -164,5 +179,10 @@ def read_optimizer(entries: Mapping[str, Tensor], learner: Learner | None) -> li
         kind, _, rest = key.partition(".")
         if kind in ("optimizer", "number"):
             name, _, part = rest.rpartition(".")
+            if name not in states:
+                raise ValueError(
+                    f"this state trains `{name}`, which the adapter does not: its recipe selects "
+                    "other layers or parameters."
+                )
             states[name][part] = value.clone() if kind == "optimizer" else value.item()
     return list(states.values())

@@ -10,7 +10,7 @@ from driftnorm.heads import HeadState
 from driftnorm.layers import AdaptiveBatchNorm
 from driftnorm.learner import Learner
 from driftnorm.probe import Layout
-from driftnorm.recipe import OPTIMIZERS, Recipe
+from driftnorm.recipe import OPTIMIZERS, Recipe, readable
 from driftnorm.selection import select
 from driftnorm.statistics import Source
 from driftnorm.surgery import NoBatchNormError, describe_norms
@@ -23,6 +23,11 @@ def assign_statistics(
 ) -> set[str]:
     """Give every layer its statistics and gradient path; returns the layers that take part."""
     chosen = select(recipe.only, layout.order) if layers else set()
+    if layers and not chosen:
+        raise ValueError(
+            f"`only` must select at least one of the {len(layers)} batch-norm layers, but "
+            f"{readable(recipe.only)} selects none of them; they begin with `{layout.order[0]}`."
+        )
     for name in layout.order:
         layers[name].gradient = recipe.gradient
         layers[name].statistics = recipe.statistics if name in chosen else Source()

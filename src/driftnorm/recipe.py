@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
@@ -86,9 +87,7 @@ class Recipe:
         _expect(self.trainable in _TRAINABLE, "trainable", f"one of {_TRAINABLE}", self.trainable)
         _expect(self.predict in ("before", "after"), "predict", "'before' or 'after'", self.predict)
         _expect(self.count in ("batch", "step"), "count", "'batch' or 'step'", self.count)
-        _expect(
-            isinstance(self.steps, int) and self.steps >= 1, "steps", "an integer >= 1", self.steps
-        )
+        _expect(type(self.steps) is int and self.steps >= 1, "steps", "an integer >= 1", self.steps)
         _expect(self.lr >= 0 and self.lr < float("inf"), "lr", "a finite number >= 0", self.lr)
         finite = 0 <= self.weight_decay < float("inf")
         _expect(finite, "weight_decay", "a finite number >= 0", self.weight_decay)
@@ -172,6 +171,14 @@ def readable(value: object) -> str:
             if f.default is MISSING or getattr(value, f.name) != f.default
         ]
         return f"{type(value).__name__}({', '.join(changed)})"
+    if isinstance(value, partial):
+        given = [*map(readable, value.args)]
+        given += [f"{name}={readable(each)}" for name, each in value.keywords.items()]
+        return f"partial({', '.join((readable(value.func), *given))})"
+    if type(value).__repr__ is object.__repr__ and not hasattr(value, "__qualname__"):
+        # Its own repr holds an address, which is another one in the next process.
+        held = [f"{name}={readable(each)}" for name, each in getattr(value, "__dict__", {}).items()]
+        return f"{type(value).__qualname__}({', '.join(held)})"
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 

@@ -87,8 +87,9 @@ class StreamState:
         counters = (self.batches, self.bad_batches, self.alarms, self.frozen)
         return persistence.pack(about, layout, counters, self.guard, self.head, self.learner)
 
-    def unpack(self, own: Mapping[str, Tensor]) -> None:
-        """The inverse; read as a whole before anything is changed."""
+    def unpack(self, own: Mapping[str, Tensor], home: torch.device) -> None:
+        """The inverse, on whichever device; read as a whole before anything is changed."""
+        own = persistence.on_device(own, home)
         head = persistence.read_head(own, self._head_start)
         optimizer = persistence.read_optimizer(own, self.learner)
         self.guard = persistence.read_guard(own)
@@ -101,7 +102,7 @@ class StreamState:
     def move(self, fn: Callable[[Tensor], Tensor]) -> None:
         """Take what is not a parameter or a buffer along with the network."""
         if self.learner is not None:
-            self.learner.apply(fn)
+            self.learner.follow()
         for name in ("head", "_head_start"):
             state = getattr(self, name)
             if state is not None:

@@ -199,9 +199,9 @@ def _adaptive(original: Any) -> AdaptiveBatchNorm:
 def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
     """The module on the device, and in the precision, that the network has moved to."""
     kept = module.running_mean if module.weight is None else module.weight
-    now = layer.tracked_mean if layer.weight is None else layer.weight
-    cast = kept is not None and kept.dtype != now.dtype
-    moved: nn.Module = module.to(device=now.device, dtype=now.dtype if cast else None)
+    cast = kept is not None and kept.dtype != layer.precision
+    dtype = layer.precision if cast else None
+    moved: nn.Module = module.to(device=layer.tracked_mean.device, dtype=dtype)
     return moved
 
 

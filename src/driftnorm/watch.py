@@ -37,6 +37,11 @@ class Watch:
         self._said: set[str] = set()
         self._jumps = 0
 
+    def forget(self) -> None:
+        """As if nothing had been said yet."""
+        self._said.clear()
+        self._jumps = 0
+
     def say_once(self, kind: str, message: str) -> None:
         """Warn, unless something of this kind was said before."""
         if kind not in self._said:
@@ -66,6 +71,17 @@ class Watch:
         why = looks_unnormalized(x, seen, layer.source)
         if why:
             self.say_once("normalisation", f"the input looks un-normalised: {why}.")
+
+    def look_at_logits(self, logits: Tensor) -> None:
+        """Warn if the network seems to give probabilities, of which a softmax makes nonsense."""
+        if logits.shape[1] < 2 or bool((logits < 0).any()):
+            return
+        if bool(((logits.sum(dim=1) - 1).abs() < 1e-3).all()):
+            self.say_once(
+                "probabilities",
+                "the network's outputs are all >= 0 and sum to 1, as probabilities do, but logits "
+                "are needed: adapt it without its softmax.",
+            )
 
     def audit(
         self,

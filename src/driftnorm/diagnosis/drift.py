@@ -84,8 +84,8 @@ def pooled(parts: list[Moments]) -> Moments:
     """The moments of all values together."""
     values = torch.tensor([part.values for part in parts], dtype=torch.float64)
     weights = (values / values.sum()).unsqueeze(1)
-    means = torch.stack([part.mean.double().cpu() for part in parts])
-    variances = torch.stack([part.var.double().cpu() for part in parts])
+    means = torch.stack([part.mean.cpu().double() for part in parts])
+    variances = torch.stack([part.var.cpu().double() for part in parts])
     mean = (weights * means).sum(dim=0)
     var = (weights * (variances + (means - mean).square())).sum(dim=0)
     return Moments(mean, var, int(values.sum()), sum(part.samples for part in parts))

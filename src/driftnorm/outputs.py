@@ -1,0 +1,58 @@
+"""What an adapter hands back: the network's own kind of answer, without a graph."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+__all__ = ["detached"]
+
+
+def detached(answer: Any) -> Any:
+    """The answer with every tensor in it detached: in containers, dataclasses, plain objects."""
+    return _detached(answer, {})
+
+
+def _detached(answer: Any, twins: dict[int, Any]) -> Any:
+    return tree_map(lambda leaf: _detached_leaf(leaf, twins), answer)
+
+
+def _detached_leaf(value: Any, twins: dict[int, Any]) -> Any:
+    """A leaf to torch may be an object that holds tensors, and even itself."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    if id(value) in twins:
+        return twins[id(value)]
+    if not _holds_tensor(value, ()):
+        return value
+    twin = twins[id(value)] = copy.copy(value)  # the network may keep what it returned
+    if isinstance(value, Mapping):  # of a kind that torch does not look into
+        for name, part in value.items():
+            twin[name] = _detached(part, twins)
+    for name, part in _attributes(value).items():
+        object.__setattr__(twin, name, _detached(part, twins))  # also of a frozen dataclass
+    return twin
+
+
+def _holds_tensor(value: Any, within: tuple[int, ...]) -> bool:
+    """Whether there is a tensor anywhere in an object."""
+    if isinstance(value, Tensor):
+        return True
+    if id(value) in within or isinstance(value, nn.Module | type):
+        return False
+    parts = [*_attributes(value).values()]
+    if isinstance(value, Mapping):
+        parts += value.values()
+    return any(_holds_tensor(part, (*within, id(value))) for part in tree_leaves(parts))
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    named = dict(getattr(value, "__dict__", {}))
+    if is_dataclass(value) and not isinstance(value, type):  # it may have slots
+        named |= {f.name: getattr(value, f.name) for f in fields(value) if hasattr(value, f.name)}
+    return named
