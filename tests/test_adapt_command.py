@@ -373,7 +373,7 @@ def test_two_processes_cannot_write_the_same_file(home: Path) -> None:
     [
         (("resnet20", "nowhere"), "architecture without weights"),
         ((MODEL, "nowhere", *FLAGS), "`DATA` nowhere is not there"),
-        ((MODEL, "{data}"), "give `size` in pixels"),
+        ((MODEL, "{data}"), "give `size` (`--size`) in pixels"),
         ((MODEL, "{data}", *FLAGS, "--method", "tnet"), "Did you mean 'tent'"),
         ((MODEL, "{data}", *FLAGS, "--out", "x.txt"), "must be a file that ends in .csv"),
         ((MODEL, "{data}", *FLAGS, "--batch-size", "0"), "`--batch-size` must be at least 1"),

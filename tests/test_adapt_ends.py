@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +38,37 @@ def test_places_for_the_end_are_made_or_refused_before_the_run(home: Path, image
         assert not (home / "a.run").exists()
     run(home, images, "a.csv", save_state=home / "new" / "folder" / "state")
     assert (home / "new" / "folder" / "state").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_run(
+    home: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root every folder can be; a full or read-only disk says so in the same way."""
+
+    def refuse(*about: object, **more: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(home))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    for options in ({"bake": home / "x.safetensors"}, {"save_state": home / "s.safetensors"}):
+        with pytest.raises(OSError, match="Read-only"):
+            run(home, images, "a.csv", **options)
+        assert not (home / "a.csv").exists()
+
+
+def test_data_from_the_future_are_those_that_were(home: Path, images: Path) -> None:
+    later = time.time() + 2 * 86400
+    os.utime(images, (later, later))
+    run(home, images, "a.csv")
+    os.utime(images, (later, later))  # a change of status is a change
+    with pytest.raises(DataError, match="has changed since"):
+        run(home, images, "a.csv")
+    run(home, images, "b.csv")
+    run(home, images, "b.csv")
+
+
+def test_fresh_is_not_repeated(home: Path, images: Path) -> None:
+    run(home, images, "a.csv", fresh=True)
+    assert "fresh:" not in (home / "a.run" / "config.yaml").read_text()
 
 
 def kept(file: Path) -> dict[str, bytes]:

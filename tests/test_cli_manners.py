@@ -51,6 +51,30 @@ def test_quiet_commands_print_nothing(
 
 
 @pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("table", "summary", "{home}"), "there are no rows in {home}."),
+        (("plot", "severity", "{home}"), "there are no rows in {home}."),
+        (("demo", "--seeds", "0", "--out", "{home}/demo"), "`--seeds` must be at least 1, got 0."),
+    ],
+)
+def test_nothing_to_work_on_is_told(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = str(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["driftnorm", *(word.format(home=home) for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"driftnorm: {message.format(home=home)}\n"
+
+
+@pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
 @pytest.mark.parametrize("device", ["foo", "cuda:99", "meta"])
 @pytest.mark.parametrize(
     "words",

@@ -179,7 +179,7 @@ def test_every_argument_of_every_command_comes_back(command: str, tmp_path: Path
         name: filled(hints[name])
         if is_dataclass(hints[name])
         else False
-        if name in ("quiet", "as_json")
+        if name in ("quiet", "as_json", "fresh")
         else last_choice(hints[name]) or value_for(str(p.annotation))
         for name, p in parameters.items()
     }

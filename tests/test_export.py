@@ -78,7 +78,7 @@ def test_a_file_that_differs_is_refused(
     wrong = network("1d")
     wrong.fc.bias.data += spoil
     monkeypatch.setattr(type(adapter), "bake", lambda self: wrong)
-    with pytest.raises(RuntimeError, match="`tolerance`"):
+    with pytest.raises(ValueError, match="`tolerance`"):
         driftnorm.export_onnx(adapter, path, x)
     assert not path.exists()
     assert not adapter.frozen

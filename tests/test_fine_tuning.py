@@ -218,6 +218,7 @@ def test_the_command_run_twice(
 
     assert "16 rows" in run()
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    assert len(kept) == 16 + 2 + len(CORRUPTIONS) + 1  # rows, networks, pools, config
+    # Rows, networks, pools, config, and the images of two streams for each of two kinds of network.
+    assert len(kept) == 16 + 2 + len(CORRUPTIONS) + 1 + 4
     assert "0 failed" in run()
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import os
 import struct
 import tarfile
@@ -121,6 +123,7 @@ def test_grey_and_wide_arrays(tmp_path: Path) -> None:
         "grey": grey,
         "channel": grey[..., None],
         "wide": grey.astype(np.uint16) * 257,
+        "wide, of the other byte order": grey.astype(">u2") * 257,
         "long": grey.astype(np.int64),
     }
     for name, array in variants.items():
@@ -330,6 +333,36 @@ def test_an_archive_that_ends_too_soon_says_so_at_its_end(tmp_path: Path) -> Non
         assert len(found) < 6
 
 
+@pytest.mark.parametrize("suffix", [".tar", ".tgz", ".tar.xz"])
+def test_a_damaged_header_is_not_the_end(suffix: str, tmp_path: Path) -> None:
+    """tarfile would take it for one, and what comes after it would be lost without a word."""
+    members = {f"{i}.png": png(image) for i, image in enumerate(pictures(6, 30, 30))}
+    members |= {f"{i}.cls": b"1" for i in range(6)}
+    plain = bytearray(write_tar(tmp_path / "plain.tar", members).read_bytes())
+    with tarfile.open(tmp_path / "plain.tar") as archive:
+        plain[archive.getmembers()[4].offset + 100] ^= 1  # in its mode; the checksum says so
+    file = tmp_path / f"damaged{suffix}"
+    opener = {".tar": open, ".tgz": gzip.open, ".tar.xz": lzma.open}[suffix]
+    with opener(file, "wb") as stream:
+        stream.write(bytes(plain))
+    found = items(file)
+    assert [item.name for item in found] == ["0.png", "1.png", "2.png", "3.png", str(file)]
+    assert "damaged header" in found[-1].error
+    assert found[-1].and_more
+    assert open_inputs(file).own_labels() == {}  # they come later in it
+
+
+def test_own_labels_of_a_cut_archive_go_up_to_the_cut(tmp_path: Path) -> None:
+    members = {}
+    for i, image in enumerate(pictures(6, 30, 30)):
+        members |= {f"{i}.png": png(image), f"{i}.cls": b"1"}
+    whole = write_tar(tmp_path / "whole.tar", members)
+    with tarfile.open(whole) as archive:
+        cut = archive.getmembers()[6].offset_data + 10
+    (tmp_path / "cut.tar").write_bytes(whole.read_bytes()[:cut])
+    assert open_inputs(tmp_path / "cut.tar").own_labels() == {f"{i}.png": "1" for i in range(3)}
+
+
 # --------------------------------------------------------------------------- what is wrong
 
 
@@ -345,6 +378,8 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
     np.save(tmp_path / "flat.npy", np.zeros((3, 5)))
     np.savez(tmp_path / "two.npz", a=pictures(2), b=pictures(2))
     np.savez(tmp_path / "objects.npz", images=np.array([{}, {}]))
+    np.save(tmp_path / "single.npy", pictures(1)[0])
+    np.save(tmp_path / "bytes in 16 bits.npy", pictures(2).astype(np.uint16))
     for name, message in {
         "empty": "holds no pictures",
         "one.png": "is one picture",
@@ -357,6 +392,8 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
         "flat.npy": "shape",
         "two.npz": "it holds a, b",
         "objects.npz": "must hold numbers",
+        "single.npy": r"holds one picture .*`images\[None\]`",
+        "bytes in 16 bits.npy": "save them as uint8",
     }.items():
         with pytest.raises(DataError, match=message):
             open_inputs(tmp_path / name)

@@ -43,7 +43,7 @@ def test_a_table(tmp_path: Path, listed: Inputs) -> None:
     given = write_csv(tmp_path / "l.csv", ("cat", "a\nb.png"), ("dog, big", "c"), ("1", "d"))
     labels = open_labels(given, CLASSES, listed)
     assert [labels.of(name, 0) for name in ("a\nb.png", "c", "d", "e")] == [0, 1, 1, None]
-    for label in ("horse", "2", "-1", ""):
+    for label in ("horse", "2", "-1"):
         wrong = write_csv(tmp_path / "wrong.csv", ("cat", "c"), (label, "d"))
         with pytest.raises(DataError, match=f"line 3: the label {label!r} is neither the name"):
             open_labels(wrong, CLASSES, listed)
@@ -55,6 +55,29 @@ def test_a_table(tmp_path: Path, listed: Inputs) -> None:
         open_labels(str(tmp_path / "bare.csv"), CLASSES, listed)
     with pytest.raises(FileNotFoundError, match="or the word folders"):
         open_labels("folder", CLASSES, listed)
+
+
+def test_tables_that_say_two_things_or_none(tmp_path: Path, listed: Inputs) -> None:
+    empty = write_csv(tmp_path / "empty.csv", ("cat", "c"), ("", "d"))
+    labels = open_labels(empty, CLASSES, listed)
+    assert [labels.of(name, 0) for name in ("c", "d")] == [0, None]
+    same = write_csv(tmp_path / "same.csv", ("cat", "c"), ("0", "c"))
+    assert open_labels(same, CLASSES, listed).of("c", 0) == 0
+    other = write_csv(tmp_path / "other.csv", ("cat", "c"), ("1", "c"))
+    with pytest.raises(DataError, match="line 3: 'c' has another label in an earlier line"):
+        open_labels(other, CLASSES, listed)
+    (tmp_path / "latin.csv").write_bytes("name,label\nc,\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.csv is not UTF-8"):
+        open_labels(str(tmp_path / "latin.csv"), CLASSES, listed)
+
+
+def test_a_name_of_two_classes_is_none(tmp_path: Path, listed: Inputs) -> None:
+    """ImageNet has two cranes; who means one of them gives its number."""
+    named = write_csv(tmp_path / "named.csv", ("crane", "c"))
+    with pytest.raises(DataError, match=r"'crane' is neither the name of a class \(of one alone\)"):
+        open_labels(named, ("crane", "dog", "crane"), listed)
+    numbered = write_csv(tmp_path / "numbered.csv", ("2", "c"))
+    assert open_labels(numbered, ("crane", "dog", "crane"), listed).of("c", 0) == 2
 
 
 def test_an_array(tmp_path: Path, listed: Inputs) -> None:

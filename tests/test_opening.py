@@ -11,7 +11,7 @@ import torch
 from conftest import PixelNet, pretend_trained
 from torch import nn
 
-from driftnorm.models import CheckpointError, build, save_checkpoint
+from driftnorm.models import CheckpointError, Normalized, build, save_checkpoint
 from driftnorm.runs.opening import open_model, read_class_names
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
@@ -140,6 +140,30 @@ def test_a_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:
     normalised = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.no_grad():
         torch.testing.assert_close(opened.network(x), network(normalised))
+
+
+def test_what_normalises_itself_is_not_normalised_twice(tmp_path: Path) -> None:
+    whole = Normalized(pretend_trained(make_network()), MEAN, STD)
+    torch.save(whole, tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match="normalise by itself"):
+        open_model(tmp_path / "whole.pt", trust=True, size=8, mean=MEAN, std=STD)
+    assert open_model(tmp_path / "whole.pt", trust=True, size=8).network is not None
+
+
+def test_constants_for_bytes_are_told(state_file: Path) -> None:
+    with pytest.raises(ValueError, match="seem to be for bytes; divide both by 255"):
+        open_model(FACTORY, weights=state_file, size=8, mean=(125, 123, 114), std=(60, 60, 60))
+
+
+def test_a_program_of_torch_export_is_told(tmp_path: Path) -> None:
+    program = torch.export.export(make_network().eval(), (torch.rand(2, 3, 8, 8),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    for given in (
+        {"model": tmp_path / "net.pt2"},
+        {"model": FACTORY, "weights": tmp_path / "net.pt2"},
+    ):
+        with pytest.raises(CheckpointError, match=r"a program that torch\.export wrote"):
+            open_model(size=8, **given)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

@@ -84,7 +84,7 @@ def export_onnx(
         answer = torch.from_numpy(session.run(None, {"input": example.cpu().numpy()})[0])
         difference = float((answer - expected).abs().max())
         if not difference <= tolerance * max(1.0, float(expected.abs().max())):
-            raise RuntimeError(
+            raise ValueError(
                 f"the exported network differs from the adapter by {difference:.2g}, more than the "
                 f"`tolerance` of {tolerance:.2g} allows; {path} was not written."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,7 +145,7 @@ def adapt(
             should_stop=should_stop,
         )
     if not outcome.finished:
-        _say_how_to_go_on(console, outcome)
+        _say_how_to_go_on(console, outcome, fresh)
         raise SystemExit(130)
     if outcome.record["predicted"]:
         if save_state is not None:
@@ -176,6 +177,8 @@ def _prepare_places(save_state: Path | None, bake: Path | None) -> None:
             if file.is_dir():
                 raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
             file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
+                pass
 
 
 def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path | None) -> None:
@@ -216,12 +219,12 @@ def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _say_how_to_go_on(console: Console, outcome: Outcome) -> None:
-    done = outcome.record["images"]
+def _say_how_to_go_on(console: Console, outcome: Outcome, fresh: bool) -> None:
+    done, again = outcome.record["images"], " without `--fresh`" * fresh
     _say(
         console,
-        f"stopped after {done:,} images; what is done is kept, and the same command goes on from "
-        "there.",
+        f"stopped after {done:,} images; what is done is kept, and the same command{again} goes on "
+        "from there.",
     )
 
 

@@ -45,6 +45,9 @@ def demo(
         Folder for rows, table, plot and report.
     """
     given = dict(locals())
+    for flag, value in (("--seeds", seeds), ("--batch-size", batch_size)):
+        if value < 1:
+            raise ValueError(f"`{flag}` must be at least 1, got {value}.")
     begun = time.perf_counter()
     torch.set_num_threads(1)
     console = Console(quiet=quiet)

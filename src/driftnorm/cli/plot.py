@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from driftnorm.cli.table import chosen, first_that_fits, having
+from driftnorm.cli.table import chosen, first_that_fits, having, rows_of
 from driftnorm.cli.talking import Quiet
 from driftnorm.plots import PLOTS, draw, find_plot
-from driftnorm.records import load_rows
 from driftnorm.robustness.comparing import in_order, methods_of
 from driftnorm.robustness.views import VIEWS
 
@@ -50,7 +49,7 @@ def plot(
     make = find_plot(name).make
     if not rows:
         raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
-    found = chosen(having([row for path in rows for row in load_rows(path)], where), methods)
+    found = chosen(having(rows_of(rows), where), methods)
     usual = VIEWS["summary"].methods
     if methods:
         figure = make(in_order(found, methods_of(found)))

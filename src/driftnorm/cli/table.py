@@ -87,7 +87,7 @@ def _made(
         return view.make(load_runs(paths))
     if not paths:
         raise ValueError("give the rows too: folders of rows, or .jsonl files.")
-    every = having([row for path in paths for row in load_rows(path)], where)
+    every = having(rows_of(paths), where)
     if methods is not None:
         mine = chosen(every, methods)
         return view.make(in_order(mine, methods_of(mine)))
@@ -108,6 +108,14 @@ def first_that_fits(
             return replace(found, note=found.note + part.note)
     assert refusal is not None
     raise refusal
+
+
+def rows_of(paths: Sequence[Path]) -> list[Row]:
+    """All rows of folders and files; none at all are an error that names them."""
+    rows = [row for path in paths for row in load_rows(path)]
+    if not rows:
+        raise ValueError(f"there are no rows in {', '.join(map(str, paths))}.")
+    return rows
 
 
 _CELL = ("study", "model", "shift", "severity", "seed")

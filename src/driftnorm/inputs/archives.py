@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from typing_extensions import Self
 
 from driftnorm.data.image_set import DataError
 from driftnorm.inputs.contents import Content, Raw, Segment, Unreadable, is_picture_name
@@ -17,6 +21,22 @@ __all__ = ["Archive"]
 
 LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
 LONGEST_LABEL = 1000  # bytes
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+
+
+class _Member(tarfile.TarInfo):
+    """Headers that cannot be read are errors: tarfile takes all but the first for a clean end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, as it should be
+            raise
+        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("it lacks its end") from error
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"a damaged header ({error})") from error
 
 
 class Archive(Inputs):
@@ -50,9 +70,8 @@ class Archive(Inputs):
         """The ``.cls`` files: one beside each picture, alike up to the first dot of its name."""
         labels: dict[str, str] = {}
         pictures: list[str] = []
-        with tarfile.open(self.path, "r|*" if self._compressed else "r:") as archive:
-            while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined]  # as below
+        with suppress(*_DAMAGE):  # labels up to there; the stream of pictures tells of the damage
+            for archive, member in self._entries():
                 if is_picture_name(member.name):
                     pictures.append(member.name)
                 elif member.name.endswith(".cls") and member.isreg():
@@ -62,22 +81,23 @@ class Archive(Inputs):
                     labels[_key(member.name)] = text.strip()
         return {name: labels[_key(name)] for name in pictures if _key(name) in labels}
 
+    def _entries(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+        mode: Literal["r|*", "r:"] = "r|*" if self._compressed else "r:"
+        with tarfile.open(self.path, mode, tarinfo=_Member) as archive:
+            while (member := archive.next()) is not None:
+                # Or it remembers every member it has seen.
+                archive.members = []  # type: ignore[attr-defined]
+                yield archive, member
+
     def _members(self, needed_from: int) -> Iterator[Raw]:
         seen = 0
         try:
-            with tarfile.open(self.path, "r|*" if self._compressed else "r:") as archive:
-                while (member := archive.next()) is not None:
-                    # Or it remembers every member it has seen.
-                    archive.members = []  # type: ignore[attr-defined]
-                    if not member.isdir() and is_picture_name(member.name):
-                        skipped = seen < needed_from
-                        seen += 1
-                        yield Raw(member.name, b"" if skipped else self._content(archive, member))
-                if not self._compressed and self.path.stat().st_size <= archive.offset:
-                    yield Raw(
-                        str(self.path), Unreadable("the archive lacks its end", and_more=True)
-                    )
-        except (tarfile.TarError, EOFError, zlib.error) as error:
+            for archive, member in self._entries():
+                if not member.isdir() and is_picture_name(member.name):
+                    skipped = seen < needed_from
+                    seen += 1
+                    yield Raw(member.name, b"" if skipped else self._content(archive, member))
+        except _DAMAGE as error:
             why = f"the archive cannot be read on: {error}"
             yield Raw(str(self.path), Unreadable(why, and_more=True))
 

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -22,6 +23,7 @@ from driftnorm.inputs.streaming import Inputs, Survey
 __all__ = ["ArrayFile"]
 
 _CHANNELS = (1, 3, 4)
+FEW = 8  # images that are looked at before the others
 _LABELS = "labels"
 
 
@@ -54,6 +56,11 @@ class ArrayFile(Inputs):
             raise DataError(
                 f"{path} must hold numbers of the shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
                 f"got {dtype} of shape {shape}."
+            )
+        if len(shape) == 3 and shape[2] in (3, 4):
+            raise DataError(
+                f"{path} holds one picture of the shape {shape}, not several: save "
+                "`images[None]` if that is all there is."
             )
         if 0 in shape:
             raise DataError(f"{path} holds no images: its shape is {shape}.")
@@ -122,8 +129,16 @@ class ArrayFile(Inputs):
         return image if image.shape[2] in _CHANNELS else image.transpose(1, 2, 0)
 
     def _check_range(self) -> None:
-        """Floats that are bytes, or are normalised, are so in every image: say it at once."""
-        first = next(self.raw()).content
+        """Numbers of another scale are so in every image: say it at once."""
+        few = [raw.content for raw in islice(self.raw(), FEW)]
+        first = few[0]
+        if self._header.dtype.kind == "u" and self._header.dtype.itemsize == 2:
+            highest = max((int(c.max()) for c in few if isinstance(c, np.ndarray)), default=0)
+            if 0 < highest <= 255:
+                raise DataError(
+                    f"{self.path}: numbers of 16 bits go up to 65535, but the first {len(few)} "
+                    f"images go up to {highest}: save them as uint8 if they are bytes."
+                )
         if isinstance(first, np.ndarray) and first.dtype.kind == "f":
             low, high = float(first.min()), float(first.max())
             if not (low >= 0 and high <= 1):

@@ -119,7 +119,7 @@ def _from_array(image: npt.NDArray[Any], wanted: Preprocessing) -> Pixels:
         return _fitted_floats(image.astype(np.float32), wanted)
     if image.dtype == np.bool_:
         image = image.astype(np.uint8) * np.uint8(255)
-    elif image.dtype == np.uint16:
+    elif image.dtype.kind == "u" and image.dtype.itemsize == 2:  # of either byte order
         image = _as_bytes(image)
     elif image.dtype != np.uint8:
         if image.min() < 0 or image.max() > 255:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -64,7 +65,8 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
         The labels.
     """
     numbers = {str(number): number for number in range(len(classes))}
-    numbers |= {name: number for number, name in enumerate(classes)}
+    twice = {name for name, times in Counter(classes).items() if times > 1}
+    numbers |= {name: number for number, name in enumerate(classes) if name not in twice}
     if given == FOLDERS:
         labels = Labels(by_folder=numbers)
         return _checked(labels, inputs, f"no first folder is a class such as {_some(classes)}")
@@ -129,24 +131,36 @@ def _from_array(file: Path, classes: int) -> list[int]:
 
 
 def _from_csv(file: Path, numbers: Mapping[str, int]) -> dict[str, int]:
-    found = {}
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        if not {"name", "label"} <= set(reader.fieldnames or ()):
-            raise DataError(
-                f"{file} must have the columns name and label, got {reader.fieldnames or 'none'}."
-            )
-        for row in reader:
-            where = f"{file}, line {reader.line_num}"
-            found[row["name"]] = _number(row["label"] or "", numbers, where)
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            return _from_rows(csv.DictReader(stream), file, numbers)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 ({error}); save it so.") from error
+
+
+def _from_rows(
+    reader: csv.DictReader[str], file: Path, numbers: Mapping[str, int]
+) -> dict[str, int]:
+    if not {"name", "label"} <= set(reader.fieldnames or ()):
+        raise DataError(
+            f"{file} must have the columns name and label, got {reader.fieldnames or 'none'}."
+        )
+    found: dict[str, int] = {}
+    for row in reader:
+        name, label, where = row["name"], row["label"], f"{file}, line {reader.line_num}"
+        if not label:  # not known, as if there were no such line
+            continue
+        number = _number(label, numbers, where)
+        if found.setdefault(name, number) != number:
+            raise DataError(f"{where}: {name!r} has another label in an earlier line.")
     return found
 
 
 def _number(label: str, numbers: Mapping[str, int], where: str) -> int:
     if label not in numbers:
         raise DataError(
-            f"{where}: the label {label!r} is neither the name of a class nor a number from 0 to "
-            f"{max(numbers.values())}; give the names with `--classes`."
+            f"{where}: the label {label!r} is neither the name of a class (of one alone) nor a "
+            f"number from 0 to {max(numbers.values())}; give the names with `--classes`."
         )
     return numbers[label]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
@@ -107,7 +108,9 @@ def last_change(file: Path) -> float:
         about = file.stat()
     except OSError:
         return 0.0
-    return max(about.st_mtime, about.st_ctime)
+    # The time of modification is whatever its owner sets it to, the future included. That of the
+    # change of status follows every change, but is that of creation on Windows.
+    return about.st_mtime if os.name == "nt" else about.st_ctime
 
 
 def _items(few: list[Raw], wanted: Preprocessing) -> list[Item]:

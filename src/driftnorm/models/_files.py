@@ -112,8 +112,16 @@ def _check_zip(file: Path, size: int) -> None:
     if any(name.endswith("/constants.pkl") for name in names):
         raise CheckpointError(
             "foreign",
-            f"{file} is a TorchScript archive; save the `state_dict()` of "
-            "`torch.jit.load(file)` and load that.",
+            f"{file} is a TorchScript archive: opening it runs its code. Save the `state_dict()` "
+            "of `torch.jit.load(file)` and load that; on the command line, `--trust` takes the "
+            "weights out of it.",
+        )
+    if any(name.endswith("models/model.json") for name in names):
+        raise CheckpointError(
+            "foreign",
+            f"{file} is a program that torch.export wrote: its batch-norm layers cannot be "
+            "replaced. Use the checkpoint that it was made from; `driftnorm export` writes "
+            ".safetensors files that can be adapted again.",
         )
     if not any(name.endswith("data.pkl") for name in names):
         raise CheckpointError(
@@ -183,5 +191,5 @@ def _unpickling_problem(file: Path, error: pickle.UnpicklingError) -> Checkpoint
         "pickled",
         f"{file} holds pickled content{what} beyond plain tensors. Unpickling runs code "
         "chosen by the file's author, so it is refused. Save the model's `state_dict()` instead, "
-        "or pass trust=True if you trust the source.",
+        "or pass trust=True (`--trust`) if you trust the source.",
     )

@@ -74,6 +74,8 @@ def load(
         fit_weights(network, state, name=name, source=source, new_head=new_head)
     constants = _known_constants(network, state, preprocessing)
     if mean is not None and std is not None:
+        if _has_own_constants(network):
+            raise ValueError(f"{name} normalises by itself: leave `mean` and `std` out.")
         constants = (mean, std)
     model = network if constants is None else Normalized(network, *constants)
     return model.eval()
@@ -140,11 +142,16 @@ def _built_for(
     return network, preprocessing
 
 
+def _has_own_constants(network: nn.Module) -> bool:
+    """Whether the network normalises by itself."""
+    return bool({"mean", "std"} & set(plain_names(network.state_dict()).values()))
+
+
 def _known_constants(
     network: nn.Module, state: Mapping[str, Tensor], preprocessing: Preprocessing | None
 ) -> Constants | None:
-    if {"mean", "std"} & set(plain_names(network.state_dict()).values()):
-        return None  # the network normalises by itself
+    if _has_own_constants(network):
+        return None
     if "mean" in state and "std" in state:
         return state["mean"].flatten().tolist(), state["std"].flatten().tolist()
     return None if preprocessing is None else (preprocessing.mean, preprocessing.std)

@@ -201,7 +201,7 @@ def _check_recipe(
         raise CheckpointError(
             "untrusted",
             f"{path} wants its network from {architecture!r}, which imports and runs that code; "
-            "pass trust=True if you trust the source of the file.",
+            "pass trust=True (`--trust`) if you trust the source of the file.",
         )
     fetching = sorted(FETCHING_OPTIONS & options.keys())
     if fetching:
@@ -221,7 +221,7 @@ def _description(path: Path) -> dict[str, Any]:
         raise CheckpointError(
             "undescribed",
             f"{path} holds weights without driftnorm's description; name the architecture{known}: "
-            f"load(NAME, weights={str(path)!r}).",
+            f"load(NAME, weights={str(path)!r}), on the command line `NAME --weights {path}`.",
         )
     try:
         description = json.loads(header)

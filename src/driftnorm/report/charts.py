@@ -146,7 +146,9 @@ def line_chart(
     low, high = min(y for _, y in points), max(y for _, y in points)
     ticks = nice_ticks(0 if 0 <= low < high / 2 else low, high)
     xs = [x for x, _ in points]
-    at = dict(names or {t: f"{t:g}" for t in nice_ticks(min(xs), max(xs)) if t <= max(xs)})
+    whole = all(x == int(x) for x in xs)  # batches have no fractions
+    ticks_of_x = (t for t in nice_ticks(min(xs), max(xs)) if t <= max(xs))
+    at = dict(names or {t: f"{t:g}" for t in ticks_of_x if not whole or t == int(t)})
     ends = (min(min(xs), *at), max(max(xs), *at)) if at else (min(xs), max(xs))
     left = 25 + 7 * max(3, *(len(f"{tick:g}") for tick in ticks))
     frame = Frame(left, 12, 368, 214, ends, (ticks[0], ticks[-1]))

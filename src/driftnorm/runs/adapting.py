@@ -144,7 +144,8 @@ def adapt_stream(
             finished = session.run(on_batch, should_stop)
             read = tally.images - tally.unreadable
             if finished and 0 < read < FEW and any(layer_distances(adapter).values()):
-                hear(f"there were only {read} images: statistics of so few are mostly noise.")
+                images = "was only 1 image" if read == 1 else f"were only {read} images"
+                hear(f"there {images}: statistics of so few are mostly noise.")
         record = summarized(state, adapter, plan.classes)
         if finished:
             record["left_out"] = inputs.survey().left_out

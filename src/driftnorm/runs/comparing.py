@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.exhibits import thumbnail
 from driftnorm.inputs import Item
 from driftnorm.runs.predictions import Answer, empty_bins, place_in_bin
@@ -20,6 +21,7 @@ __all__ = ["COMPARED_IMAGES", "Comparison"]
 ENOUGH, SHARE = 96, 0.005
 COMPARED_IMAGES = 32  # of a batch, at most
 MOST_EXAMPLES = 12
+FEW_LABELS = 30
 
 
 @dataclasses.dataclass
@@ -30,6 +32,8 @@ class Comparison:
         images: How many; ``changed`` of them have another predicted class.
         entropy: Of the source, of the adapted network; shares of the maximum, summed.
         confidence: Likewise.
+        predicted: How often the source, and the adapted network, gave each class (by number).
+        classes: How many the network tells apart.
         judged: Labelled ones; how many the source, and the adapted network, had right.
         both_right: How many of those both had right.
         source_bins: The source's answers to them by confidence, as `Tally.bins`.
@@ -40,6 +44,8 @@ class Comparison:
     changed: int = 0
     entropy: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
     confidence: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
+    predicted: list[dict[str, int]] = dataclasses.field(default_factory=lambda: [{}, {}])
+    classes: int = 2
     judged: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
     both_right: int = 0
     source_bins: list[list[float]] = dataclasses.field(default_factory=empty_bins)
@@ -56,10 +62,13 @@ class Comparison:
         classes: Sequence[str],
     ) -> None:
         """Count images with the adapted network's answers and labels, and the source's answers."""
+        self.classes = max(len(classes), 2)
         for (item, after, label), source in zip(shown, before, strict=True):
             if after.choice is None or source.choice is None:
                 continue
             self.images += 1
+            for given, choice in zip(self.predicted, (source.choice, after.choice), strict=True):
+                given[str(choice)] = given.get(str(choice), 0) + 1
             self.entropy = [self.entropy[0] + source.entropy, self.entropy[1] + after.entropy]
             self.confidence = [
                 self.confidence[0] + source.confidence,
@@ -97,20 +106,29 @@ class Comparison:
         """What adapting changed on the sample: what labels prove, or else what cannot be known."""
         entropy = [total / self.images for total in self.entropy]
         confidence = [100 * total / self.images for total in self.confidence]
+        spread = [self._spread(given) for given in self.predicted]
         changed = (
             f"On {self.images:,} images that the source was asked about too, "
             f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
-            f"from {entropy[0]:.3f} to {entropy[1]:.3f} of its maximum and mean confidence from "
+            f"from {entropy[0]:.3f} to {entropy[1]:.3f} and class spread from {spread[0]:.3f} to "
+            f"{spread[1]:.3f} (shares of their maximum), mean confidence from "
             f"{confidence[0]:.1f} to {confidence[1]:.1f} %"
         )
         if self.judged[0]:
             return f"{self._judgement()} {changed}."
-        how = (
-            "surer, which is no proof of being right"
-            if entropy[1] < entropy[0]
-            else "not surer, so nothing here says that adapting helps"
-        )
+        # As `driftnorm diagnose` reads them: surer each, or more varied together.
+        tells = (spread[1] - entropy[1]) - (spread[0] - entropy[0])
+        how = "the answers tell about as much as before, so nothing here says that adapting helps"
+        if tells > TELLS_MORE:
+            how = "the answers tell more, which on varied images speaks for it and is no proof"
+        elif tells < TELLS_LESS:
+            how = "the answers tell less, which speaks against it"
         return f"{changed}: {how}."
+
+    def _spread(self, given: Mapping[str, int]) -> float:
+        """Entropy of the predicted classes' shares, as a share of its maximum."""
+        shares = (count / self.images for count in given.values())
+        return sum(share * math.log(1 / share) for share in shares) / math.log(self.classes)
 
     def _judgement(self) -> str:
         """The paired difference of the two accuracies, and whether chance could explain it."""
@@ -120,6 +138,11 @@ class Comparison:
         margin = 1.96 * math.sqrt(max(won + lost - count * gain**2, 0.0)) / count
         low, high = 100 * (gain - margin), 100 * (gain + margin)
         finding = "Adapting makes no clear difference"
+        if count < FEW_LABELS:
+            return (
+                f"Too few labels to judge: of {count:,} labelled images that both answered, the "
+                f"source has {source:,} right, the adapted network {adapted:,}."
+            )
         if low > 0:
             finding = "Adapting helps"
         elif high < 0:

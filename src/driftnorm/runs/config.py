@@ -21,7 +21,8 @@ __all__ = ["Config", "check_keys", "keep_config", "load_config"]
 
 _KEYS = ("driftnorm", "command", "arguments")
 _HEAD = "# `driftnorm run` repeats this command; arguments after the file win over those in it.\n"
-_TALK = ("quiet", "as_json")  # how a command talks is no part of what it does
+# How a command talks, and that it began anew, is no part of what it does: repeated, it goes on.
+_TALK = ("quiet", "as_json", "fresh")
 _NULL = "tag:yaml.org,2002:null"
 
 Value = str | list[str]
@@ -51,7 +52,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
         folder: Of the run; made if it is not there.
         command: Its words.
         arguments: Every argument by name, defaults included; ``None`` for what is left open.
-            ``quiet`` and ``as_json`` are not kept.
+            ``quiet``, ``as_json`` and ``fresh`` are not kept.
 
     Returns:
         The file.

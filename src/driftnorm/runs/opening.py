@@ -104,6 +104,8 @@ def open_model(
     if (mean is None) != (std is None):
         raise ValueError("`mean` and `std` go together: give both or neither.")
     constants = None if mean is None or std is None else (mean, std)
+    if constants is not None:
+        _check_constants(*constants)
     for flag, file in (("MODEL", model if _is_file(model) else None), ("--weights", weights)):
         if file is not None and not Path(file).exists():
             raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
@@ -127,6 +129,19 @@ def open_model(
         found.options,
         found.adapted_by,
     )
+
+
+def _check_constants(mean: Sequence[float], std: Sequence[float]) -> None:
+    """Images are in [0, 1]; constants for bytes would leave hardly anything of them."""
+    if max(*map(abs, mean), *std, 0.0) > 2:
+        raise ValueError(
+            f"`mean` and `std` are for images in [0, 1], but {_listed(mean)} and {_listed(std)} "
+            "seem to be for bytes; divide both by 255."
+        )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return " ".join(f"{number:g}" for number in numbers)
 
 
 def read_class_names(path: PathLike) -> tuple[str, ...]:
@@ -187,6 +202,11 @@ def _pickled(path: Path, constants: Constants | None) -> _Found:
             "undescribed",
             f"{path} holds a pickled {type(network).__name__}, not a whole network; name its "
             "architecture as the model and give the file as weights.",
+        )
+    if constants is not None and normalizes_input(network):
+        raise ValueError(
+            f"{path} seems to normalise by itself (it holds a mean and a deviation): leave `mean` "
+            "and `std` out."
         )
     network = network.float() if constants is None else Normalized(network.float(), *constants)
     return _Found(network.eval(), None, None, None)
@@ -250,7 +270,8 @@ def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Prepr
     pixels = size if size is not None or known is None else known.size
     if pixels is None:
         raise ValueError(
-            f"nothing says which input size {model!r} expects: give `size` in pixels, such as 224."
+            f"nothing says which input size {model!r} expects: give `size` (`--size`) in pixels, "
+            "such as 224."
         )
     if isinstance(found.network, Normalized):
         mean, std = (
