@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -183,6 +184,22 @@ def test_what_the_concepts_say_of_the_gradient_holds(tools: Path) -> None:
     for layer in deeper:
         assert mended[layer] < foggy[layer]
         assert clean[layer] < foggy[layer]
+
+
+def test_the_page_of_verdicts_says_what_its_rows_say() -> None:
+    path = ROOT / "benchmarks" / "diagnose_verdicts.py"
+    spec = importlib.util.spec_from_file_location("diagnose_verdicts", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    lines = (DOCS / "rows" / "diagnose-verdicts.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    rows.sort(key=lambda row: [*made.NETWORKS, made.DIGITS].index(row["network"]))
+    page = (DOCS / "diagnose-verdicts.md").read_text()
+    assert made.summary(rows) in page
+    assert made.policy_table(rows).to_markdown() in page
+    assert made.followed(rows[0], ("help",)) in rows[0]["accuracy"].values()
 
 
 def test_pictures_on_the_pages_are_there_and_described() -> None:

@@ -7,6 +7,7 @@ more (8 streams), running statistics were right on 7 to 57 points more images; b
 0.02 (3 streams) on 3 points fewer to 8 more; below (11 streams), from no change to 5 fewer. The
 same thresholds were right on all 16 streams of the demo's digits. That holds for shuffled, varied
 images: on streams of one or two classes I rises as well, but there H mostly rises by 0.1 or more.
+docs/diagnose-verdicts.md has how often the verdicts are right, on other networks and data as well.
 """
 
 from __future__ import annotations
