@@ -55,6 +55,18 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_run(
         assert not (home / "a.csv").exists()
 
 
+def test_a_full_disk_names_the_file(
+    home: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run(home, images, "a.csv")
+    assert caught.value.filename == str(home / "a.run" / "state.safetensors")
+
+
 def test_data_from_the_future_are_those_that_were(home: Path, images: Path) -> None:
     later = time.time() + 2 * 86400
     os.utime(images, (later, later))

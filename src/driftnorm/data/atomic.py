@@ -12,15 +12,26 @@ from typing import IO
 
 from driftnorm.data.image_set import DataError
 
-__all__ = ["exclusive", "write_atomically"]
+__all__ = ["exclusive", "naming", "write_atomically"]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the system's errors name the file that the user knows of: a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file that is never seen half-written under its name."""
     temporary = path.with_name(f".writing-{uuid.uuid4().hex}")
     try:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(temporary, path)
+        with naming(path):
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

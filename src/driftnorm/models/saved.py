@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm.data.atomic import naming
 from driftnorm.models._files import CheckpointError, identify
 from driftnorm.models.checkpoints import (
     PathLike,
@@ -268,10 +269,11 @@ def _write(path: Path, tensors: Mapping[str, Tensor], description: str) -> None:
     content = save(dict(tensors), metadata={"format": "pt", HEADER_KEY: description})
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        with naming(path):
+            with temporary.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

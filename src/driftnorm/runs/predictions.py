@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from driftnorm.data.atomic import naming
 from driftnorm.data.image_set import DataError
 
 __all__ = [
@@ -77,7 +78,7 @@ class PredictionsFile:
 
     def __init__(self, path: Path, length: int, classes: Sequence[str]) -> None:
         self._classes = [f"{number},{_quoted(name)}" for number, name in enumerate(classes)]
-        self.length = length
+        self._path, self.length = path, length
         if length == 0:
             self._stream = path.open("w+b")
             self._write([",".join(map(_quoted, COLUMNS))])
@@ -113,8 +114,9 @@ class PredictionsFile:
     def _write(self, lines: Iterable[str]) -> None:
         # By hand: some faster than the csv module, to which a test compares it.
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-        self._stream.write(data)
-        self._stream.flush()
+        with naming(self._path):
+            self._stream.write(data)
+            self._stream.flush()
         self.length += len(data)
 
 
