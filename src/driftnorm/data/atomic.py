@@ -21,7 +21,8 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = str(path)
+        if error.errno is not None:  # the system's, and not somebody's words
+            error.filename = str(path)
         raise
 
 

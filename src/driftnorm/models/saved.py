@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from driftnorm.data.atomic import naming
 from driftnorm.models._files import CheckpointError, identify
 from driftnorm.models.checkpoints import (
     PathLike,
@@ -265,6 +264,8 @@ def _as_json(description: Mapping[str, Any]) -> str:
 def _write(path: Path, tensors: Mapping[str, Tensor], description: str) -> None:
     """Writes beside `path` first, so that a killed process leaves the old file or the new one."""
     from safetensors.torch import save
+
+    from driftnorm.data.atomic import naming  # it brings Pillow, which networks do without
 
     content = save(dict(tensors), metadata={"format": "pt", HEADER_KEY: description})
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
