@@ -424,6 +424,9 @@ def test_evaluate_takes_what_adapt_takes(network: Build, batches: Draw) -> None:
     named = evaluate(adapt(Named().eval(), "gprebn", logits=lambda out: out["logits"]), stream)
     plain = evaluate(adapt(network(), "gprebn"), stream)
     assert (named["error"], named["correct"]) == (plain["error"], plain["correct"])
+    head = adapt(Named().eval(), "rt3a", logits=lambda out: out["logits"]).freeze()
+    unseen = evaluate(head, stream)  # the source answers, as it does
+    assert unseen["correct"] == evaluate(adapt(network(), "source"), stream)["correct"]
 
 
 def test_evaluate_counts_positions_of_dense_predictions() -> None:

@@ -179,7 +179,9 @@ class RecipeAdapter(Adapter):
 
     def logits_in(self, answer: Any) -> Tensor:
         """The logits in what a call returned."""
-        return answer if self.recipe.head is not None else self.converted.logits(answer)
+        # A head answers with logits alone; before its first batch the network itself does.
+        from_head = self.recipe.head is not None and isinstance(answer, Tensor)
+        return answer if from_head else self.converted.logits(answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
