@@ -81,7 +81,7 @@ statistics of the batch cost with torch's own kernels: no adapter, no guard, no 
 
 Statistics cost what reading every activation once more costs. In a network of wide layers that is
 little. In ResNet-20, whose layers have 16 to 64 channels and do little work a number, torch's own
-statistics alone cost a tenth. The rest is some calls a layer and batch, the files, and the
+statistics alone cost up to a tenth. The rest is some calls a layer and batch, the files, and the
 questions to the source: about 100 images at the start, 200 in the first 20,000, then one in 200. So
 short streams pay more for them.
 """

@@ -273,7 +273,8 @@ def page() -> None:
     levels = " and ".join(map(str, STRENGTHS))
     head = f"""# How often `diagnose` is right
 
-Written by `python benchmarks/diagnose_verdicts.py page` from `rows/diagnose-verdicts.jsonl`.
+Measured by `python benchmarks/diagnose_verdicts.py run --cifar10 DIR --cifar100 FILE --weights DIR
+--frost DIR`, written by `... page` from `rows/diagnose-verdicts.jsonl`.
 
 `driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images, of the
 digits {DIGITS_DIAGNOSED}). Then the network as it is and `{ADAPTED}` at its defaults met the rest

@@ -51,7 +51,9 @@ def test_constants_for_bytes_are_severe(trained: nn.Module, digits: Digits) -> N
 def test_constants_for_bytes_are_refused_as_flags(files: Path) -> None:
     words = [*model(files)]
     words[words.index("--mean") + 1], words[words.index("--std") + 1] = 123, 58
-    with pytest.raises(ValueError, match="123 and 58 seem to be for bytes"):
+    with pytest.raises(
+        ValueError, match=r"subtracts 123 and divides by 58.* for bytes; divide both by 255"
+    ):
         run(FACTORY, files / "clean.npy", "--quiet", *words)
 
 

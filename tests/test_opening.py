@@ -151,7 +151,10 @@ def test_what_normalises_itself_is_not_normalised_twice(tmp_path: Path) -> None:
 
 
 def test_constants_for_bytes_are_told(state_file: Path) -> None:
-    with pytest.raises(ValueError, match="seem to be for bytes; divide both by 255"):
+    with pytest.raises(
+        ValueError,
+        match=r"`mean` and `std`: the network subtracts 125, 123, 114 .* for bytes; divide both",
+    ):
         open_model(FACTORY, weights=state_file, size=8, mean=(125, 123, 114), std=(60, 60, 60))
 
 

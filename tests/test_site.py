@@ -200,6 +200,8 @@ def test_the_page_of_verdicts_says_what_its_rows_say() -> None:
     assert made.summary(rows) in page
     assert made.policy_table(rows).to_markdown() in page
     assert made.followed(rows[0], ("help",)) in rows[0]["accuracy"].values()
+    # What the README says.
+    assert not any(made.effect(row) == "hurt" for row in rows if row["outcome"] == "help")
 
 
 def test_pictures_on_the_pages_are_there_and_described() -> None:

@@ -6,7 +6,6 @@ or let :func:`attach` do so. The packages are imported when a callback is made, 
 
 from __future__ import annotations
 
-import copy
 import importlib
 import math
 from abc import ABC, abstractmethod
@@ -102,7 +101,9 @@ class _Logger(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Logger:
         """A copy of an adapter reports to the same place, and counts its own batches."""
-        return copy.copy(self)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to this process; :meth:`_open` finds it again in another."""
@@ -111,11 +112,6 @@ class _Logger(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
-
-    def __copy__(self) -> _Logger:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        return twin
 
     @abstractmethod
     def _open(self) -> None:

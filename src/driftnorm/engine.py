@@ -332,7 +332,6 @@ class RecipeAdapter(Adapter):
                 loss = objective(logits)
             if loss is None:
                 continue
-            _check_loss(loss)
             if not learner.descend(loss):
                 raise _Refused("the loss, its gradient or the parameters after it are not finite")
             value = float(loss.detach())
@@ -479,17 +478,3 @@ class RecipeAdapter(Adapter):
             torch.default_generator.manual_seed(self.seed + self.batches)
         else:
             torch.manual_seed(self.seed + self.batches)
-
-
-def _check_loss(loss: object) -> None:
-    """An objective of somebody's own may give anything."""
-    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad:
-        return
-    got = type(loss).__name__
-    if isinstance(loss, Tensor):
-        got = f"a tensor of shape {tuple(loss.shape)}"
-        got += "" if loss.requires_grad else " without a gradient"
-    raise TypeError(
-        f"`objective` must make one number, a tensor that depends on the logits, or None for no "
-        f"step; got {got}."
-    )

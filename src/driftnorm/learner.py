@@ -109,6 +109,7 @@ class Learner:
 
     def descend(self, loss: Tensor) -> bool:
         """One step down; false if the loss, a gradient or a parameter after it is not finite."""
+        _check_loss(loss)
         parameters = list(self.parameters.values())
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         if not is_finite([loss, *(g for g in gradients if g is not None)]):
@@ -135,3 +136,17 @@ class Learner:
         moved = [(p - self.start[n]).float().norm() for n, p in self.parameters.items()]
         length = [value.float().norm() for value in self.start.values()]
         return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
+
+
+def _check_loss(loss: object) -> None:
+    """An objective of somebody's own may give anything."""
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad:
+        return
+    got = type(loss).__name__
+    if isinstance(loss, Tensor):
+        got = f"a tensor of shape {tuple(loss.shape)}"
+        got += "" if loss.requires_grad else " without a gradient"
+    raise TypeError(
+        f"`objective` must make one number, a tensor that depends on the logits, or None for no "
+        f"step; got {got}."
+    )

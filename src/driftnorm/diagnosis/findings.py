@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
+from driftnorm.models.normalized import doubt_of_constants
 
 __all__ = ["DOUBTS", "Finding", "find"]
 
@@ -16,9 +17,6 @@ SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
 # With one of these no measurement can be trusted, though it may be sound.
 DOUBTS = ("normalisation", "few-images")
-# What is subtracted from, and divides, images in [0, 1]. A network that was trained on bytes
-# divides by 1/255; constants that are meant for bytes are far above.
-MEANS, DEVIATIONS = (-0.5, 1.5), (0.002, 3.0)
 # Between what a missed division by sigma does (0.23 and less) and what fog does (0.42).
 SCALE_LOW, SCALE_HIGH, SAME_FOR_ALL = 0.33, 3.0, 0.3
 # Pictures in [0, 1] have a deviation of 0.2 to 0.4, normalised ones of about 1; less is pale.
@@ -62,17 +60,9 @@ def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, 
 
 def _of_constants(inventory: Inventory) -> Iterator[Finding]:
     means, deviations = ([pair[i] for pair in inventory.input_constants] for i in (0, 1))
-    (low, high), (least, most) = MEANS, DEVIATIONS
-    if all(low <= mean <= high for mean in means) and all(least <= d <= most for d in deviations):
-        return
-    text = (
-        f"the network subtracts {_numbers(means)} and divides by {_numbers(deviations)}, which "
-        "cannot be the mean and deviation of images in [0, 1]"
-    )
-    if max(means) > high and max(deviations) > most:
-        scaled = (_numbers([value / 255 for value in values]) for values in (means, deviations))
-        text += ": they seem to be for bytes; divide both by 255 ({} and {})".format(*scaled)
-    yield Finding("normalisation", True, f"{text}.")
+    doubt = doubt_of_constants(means, deviations)
+    if doubt is not None:
+        yield Finding("normalisation", True, doubt)
 
 
 def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
@@ -240,10 +230,6 @@ def _by_chance(run: DryRun) -> str:
     if not run.drift.layers:
         return ""
     return f" (chance alone moves the statistics by {run.drift.chance:.2f} deviations)"
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
 
 
 def _some(names: Sequence[str]) -> str:

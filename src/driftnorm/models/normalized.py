@@ -16,6 +16,9 @@ import torch
 from torch import Tensor, nn
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
+# What is subtracted from, and divides, images in [0, 1]. A network that was trained on bytes
+# divides by 1/255; constants that are meant for bytes are far above.
+MEANS, DEVIATIONS = (-0.5, 1.5), (0.002, 3.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,3 +126,22 @@ def checked_mean_std(
     if not all(math.isfinite(s) and s > 0 for s in stds):
         raise ValueError(f"`std` must be finite and positive, got {stds}.")
     return means, stds
+
+
+def doubt_of_constants(mean: Sequence[float], std: Sequence[float]) -> str | None:
+    """Why these cannot be the mean and deviation of images in [0, 1]; None if they can."""
+    (low, high), (least, most) = MEANS, DEVIATIONS
+    if all(low <= m <= high for m in mean) and all(least <= d <= most for d in std):
+        return None
+    text = (
+        f"the network subtracts {_numbers(mean)} and divides by {_numbers(std)}, which cannot be "
+        "the mean and deviation of images in [0, 1]"
+    )
+    if max(mean) > high and max(std) > most:
+        scaled = (_numbers([value / 255 for value in values]) for values in (mean, std))
+        text += ": they seem to be for bytes; divide both by 255 ({} and {})".format(*scaled)
+    return f"{text}."
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)

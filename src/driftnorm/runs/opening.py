@@ -30,6 +30,7 @@ from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
 from driftnorm.models.checkpoints import PathLike
 from driftnorm.models.loading import WEIGHT_SUFFIXES, Constants
+from driftnorm.models.normalized import doubt_of_constants
 from driftnorm.models.sources import is_factory
 
 __all__ = ["OpenedModel", "open_model", "read_class_names", "save_adapted"]
@@ -104,8 +105,9 @@ def open_model(
     if (mean is None) != (std is None):
         raise ValueError("`mean` and `std` go together: give both or neither.")
     constants = None if mean is None or std is None else (mean, std)
-    if constants is not None:
-        _check_constants(*constants)
+    doubt = None if constants is None else doubt_of_constants(*constants)
+    if doubt is not None:
+        raise ValueError(f"`mean` and `std`: {doubt}")
     for flag, file in (("MODEL", model if _is_file(model) else None), ("--weights", weights)):
         if file is not None and not Path(file).exists():
             raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
@@ -129,19 +131,6 @@ def open_model(
         found.options,
         found.adapted_by,
     )
-
-
-def _check_constants(mean: Sequence[float], std: Sequence[float]) -> None:
-    """Images are in [0, 1]; constants for bytes would leave hardly anything of them."""
-    if max(*map(abs, mean), *std, 0.0) > 2:
-        raise ValueError(
-            f"`mean` and `std` are for images in [0, 1], but {_listed(mean)} and {_listed(std)} "
-            "seem to be for bytes; divide both by 255."
-        )
-
-
-def _listed(numbers: Sequence[float]) -> str:
-    return " ".join(f"{number:g}" for number in numbers)
 
 
 def read_class_names(path: PathLike) -> tuple[str, ...]:
