@@ -58,7 +58,7 @@ test: $(STAMPS)/dev $(STAMPS)/chromium ## Run all tests (set DRIFTNORM_SHARED an
 
 parity: $(STAMPS)/dev ## Compare the corruptions with PyPI's imagecorruptions-imaug (installs it)
 	@$(PIP) --editable '.[parity]'
-	@$(BIN)/python -m pytest tests/test_shifts_parity.py
+	@$(BIN)/python -m pytest tests/shifts/test_parity.py
 
 lint: $(STAMPS)/dev ## Check style
 	@$(BIN)/ruff check && $(BIN)/ruff format --check

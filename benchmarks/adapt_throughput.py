@@ -35,12 +35,12 @@ from plain_inference import plainly
 from torch import nn
 
 import driftnorm
-from driftnorm.inputs import Inputs, as_batch, open_inputs
-from driftnorm.memory import keep_freed_memory
+from driftnorm._internal.process_memory import keep_freed_memory
+from driftnorm.images import Inputs, as_batch, open_inputs
 from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, save_checkpoint
-from driftnorm.runs import adapting
-from driftnorm.runs.adapting import Plan, Snapshot, adapt_stream
-from driftnorm.tables import Column, Table
+from driftnorm.streams import run as adapting
+from driftnorm.streams.run import Plan, Snapshot, adapt_stream
+from driftnorm.views.table import Column, Table
 
 PROCESS_COLUMNS = (
     Column("loader", align="left"),

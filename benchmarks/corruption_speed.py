@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from driftnorm._internal.types import Pixels
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, corrupt, frost_source
-from driftnorm.shifts._common import Draws, Pixels, truncate
+from driftnorm.shifts._common import Draws, truncate
 from driftnorm.shifts._plasma import plasma
-from driftnorm.tables import Column, Table
+from driftnorm.views.table import Column, Table
 
 SEVERITIES = range(1, 6)
 DATA_SET_IMAGES = 10_000

@@ -25,21 +25,21 @@ import torch
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.data.atomic import write_atomically
-from driftnorm.data.digits import split_digits
-from driftnorm.data.image_set import ImageSet
-from driftnorm.demo.experiment import normalized, train
-from driftnorm.demo.shifts import SEVERITIES, SHIFTS
+from driftnorm._internal.files import write_atomically
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm.bench.metrics import paired_interval, unpack_bits
+from driftnorm.bench.rows import environment
+from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.studies.corrupted_streams import open_streams
+from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
+from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.bench.studies.subject import open_subject
 from driftnorm.diagnosis import diagnose
-from driftnorm.evaluate import evaluate
-from driftnorm.launch import LAUNCHERS
-from driftnorm.method_spec import parse_method
-from driftnorm.metrics import paired_interval, unpack_bits
-from driftnorm.records import environment
-from driftnorm.robustness.streams import open_streams
-from driftnorm.robustness.subject import open_subject
+from driftnorm.images.embedded_digits import split_digits
+from driftnorm.images.image_set import ImageSet
+from driftnorm.methods.spec import parse_method
 from driftnorm.shifts import CORRUPTIONS
-from driftnorm.tables import Column, Table
+from driftnorm.views.table import Column, Table
 
 RUNS = Path("runs/evidence/diagnose")
 ROWS, PAGE = Path("docs/rows/diagnose-verdicts.jsonl"), Path("docs/diagnose-verdicts.md")

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from PIL import Image, ImageEnhance
 
-from driftnorm.domains.arrays import Batches
-from driftnorm.domains.augment import draw_plan
-from driftnorm.domains.cache import cached_arrays
-from driftnorm.domains.sets import DomainSet, open_domains
-from driftnorm.shifts._common import Integers
+from driftnorm._internal.types import Integers
+from driftnorm.images.domains.augment import draw_plan
+from driftnorm.images.domains.cache import cached_arrays
+from driftnorm.images.domains.folder import DomainSet, open_domains
 from driftnorm.training.batches import random_numbers
+from driftnorm.training.domains.minibatches import Batches
 
 ENHANCERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 

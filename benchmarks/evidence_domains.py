@@ -24,20 +24,21 @@ from typing import Any
 
 import torch
 
-from driftnorm.domains.algorithms import ALGORITHMS
-from driftnorm.domains.collecting import RUN_VIEWS, FinishedRun, finished_run, selected_networks
-from driftnorm.domains.comparing import network_of, on_targets
-from driftnorm.domains.grids import ABLATIONS, MAIN
-from driftnorm.domains.hparams import default_hparams
-from driftnorm.domains.opening import open_arrays
-from driftnorm.domains.study import DomainStudy
-from driftnorm.domains.training import DomainTraining
-from driftnorm.domains.views import DOMAIN_VIEWS
-from driftnorm.launch import LAUNCHERS
-from driftnorm.records import Failure, Row, RowStore, load_rows, save_rows
-from driftnorm.robustness.comparing import MixedRowsError, in_order
-from driftnorm.tables import Column, Table
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
+from driftnorm.bench.studies.domains import DomainStudy
+from driftnorm.bench.vocabulary import ABLATIONS, MAIN
+from driftnorm.errors import MixedRowsError
+from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
+from driftnorm.training.domains.algorithms import ALGORITHMS
+from driftnorm.training.domains.hparams import default_hparams
+from driftnorm.training.domains.training import DomainTraining
+from driftnorm.views.compare import in_order
+from driftnorm.views.domain_rows import network_of, on_targets
+from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.table import Column, Table
+from driftnorm.views.trainings import RUN_VIEWS, FinishedRun, finished_run, selected_networks
 
 RUNS = Path("runs/evidence/domains")
 ROWS, PAGE = Path("docs/rows"), Path("docs/domains.md")

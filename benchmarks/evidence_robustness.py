@@ -22,20 +22,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from driftnorm.data.opening import load_clean
-from driftnorm.launch import LAUNCHERS
-from driftnorm.method_spec import parse_method
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
+from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.presets import find_preset
+from driftnorm.errors import MixedRowsError
+from driftnorm.images.labelled import load_clean
+from driftnorm.methods.spec import parse_method
 from driftnorm.models import open_checkpoint
-from driftnorm.plots.drawing import draw
-from driftnorm.plots.views import PLOTS
-from driftnorm.records import Failure, Row, RowStore, load_rows, save_rows
-from driftnorm.robustness.comparing import MixedRowsError, in_order
-from driftnorm.robustness.grid import Study
-from driftnorm.robustness.presets import find_preset
-from driftnorm.robustness.views import VIEWS
-from driftnorm.tables import Column, Table
 from driftnorm.training import SHORT, RobustTraining, make_recipe
-from driftnorm.training.recipes import RECIPES
+from driftnorm.training.augmentation.catalog import RECIPES
+from driftnorm.views.compare import in_order
+from driftnorm.views.render.matplotlib import draw
+from driftnorm.views.robustness import VIEWS
+from driftnorm.views.robustness_figures import PLOTS
+from driftnorm.views.table import Column, Table
 
 RUNS = Path("runs/evidence/robustness")
 TRAINED = Path("runs/evidence/robust-trained")

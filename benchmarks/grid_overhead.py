@@ -33,14 +33,14 @@ from speed import inference, native_step
 from torch import Tensor
 
 import driftnorm
-from driftnorm.data.cifar_classes import CIFAR10_CLASSES
-from driftnorm.data.image_set import ImageSet
-from driftnorm.engine import RecipeAdapter
-from driftnorm.method_spec import parse_method
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.bench.rows import Row, RowStore
+from driftnorm.bench.studies.corruptions import Study, batches
+from driftnorm.bench.studies.presets import PRESETS
+from driftnorm.images.cifar_classes import CIFAR10_CLASSES
+from driftnorm.images.image_set import ImageSet
+from driftnorm.methods.spec import parse_method
 from driftnorm.models import load
-from driftnorm.records import Row, RowStore
-from driftnorm.robustness.grid import Study, batches
-from driftnorm.robustness.presets import PRESETS
 from driftnorm.shifts import CORRUPTIONS
 
 METHODS = ("source", "bn", "t3a", "tent", "gprebn")

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm import models
-from driftnorm.data.cifar import load_cifar10
-from driftnorm.data.corrupted import corrupted
-from driftnorm.data.digits import split_digits
-from driftnorm.demo.experiment import normalized, train
-from driftnorm.demo.shifts import SHIFTS
-from driftnorm.tables import Column, Table
+from driftnorm.bench.studies.digit_shifts import SHIFTS
+from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.images.cifar import load_cifar10
+from driftnorm.images.corrupted import corrupted
+from driftnorm.images.embedded_digits import split_digits
+from driftnorm.views.table import Column, Table
 
 DIGITS = (("noise", 1), ("noise", 2), ("impulse", 2), ("contrast", 1))
 CIFAR = (("gaussian_noise", 2), ("fog", 5), ("contrast", 4), ("jpeg_compression", 3))

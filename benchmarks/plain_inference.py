@@ -16,7 +16,7 @@ from itertools import islice
 import torch
 from torch import nn
 
-from driftnorm.inputs import Inputs, as_batch, open_inputs
+from driftnorm.images import Inputs, as_batch, open_inputs
 from driftnorm.models import Preprocessing, open_checkpoint
 
 # torch's own loaders hand over images plane by plane; its kernels are faster pixel by pixel.

@@ -31,10 +31,10 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm import models
-from driftnorm.layers import AdaptiveBatchNorm
+from driftnorm.adapter._layers import AdaptiveBatchNorm
+from driftnorm.adapter._surgery import find_batch_norms
 from driftnorm.objectives import softmax_entropy
-from driftnorm.surgery import find_batch_norms
-from driftnorm.tables import Column, Table
+from driftnorm.views.table import Column, Table
 
 SETTINGS = {"resnet20": (200, 32), "wrn-40-2": (200, 32), "resnet50": (32, 224)}
 WARM_UP = 3  # batches; also those that the guard always audits
@@ -102,7 +102,7 @@ def native_step(network: nn.Module, x: Tensor, channels_last: bool) -> Callable[
 def literal_step(network: nn.Module, x: Tensor) -> Callable[[], object]:
     """The literal formula in every layer, in channels-last layout."""
     network = copy.deepcopy(network).requires_grad_(False)
-    surgery = driftnorm.surgery.convert(network)
+    surgery = driftnorm.adapter._surgery.convert(network)
     surgery.put(network, {name: LiteralGpreBN(layer) for name, layer in surgery.layers.items()})
     affine = [p for layer in surgery.layers.values() for p in layer.parameters()]
     for parameter in affine:
@@ -155,7 +155,7 @@ def candidate(name: str, network: nn.Module, x: Tensor) -> Callable[[], object]:
 
 
 def candidates() -> list[str]:
-    return [PLAIN, INFERENCE, NATIVE, TENT, LITERAL, *driftnorm.methods(), "gprebn+rt3a"]
+    return [PLAIN, INFERENCE, NATIVE, TENT, LITERAL, *driftnorm.list_methods(), "gprebn+rt3a"]
 
 
 def material(network_name: str) -> tuple[nn.Module, Tensor]:

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 
 import driftnorm
-from driftnorm.domains.arrays import evaluation_batches
-from driftnorm.domains.cache import cached_arrays
-from driftnorm.domains.files import BEST
-from driftnorm.domains.sets import open_domains
-from driftnorm.domains.study import open_trained
-from driftnorm.domains.training import DomainTraining
+from driftnorm.bench.studies.domains import open_trained
+from driftnorm.images.domains.cache import cached_arrays
+from driftnorm.images.domains.domain_arrays import evaluation_batches
+from driftnorm.images.domains.folder import open_domains
+from driftnorm.training.domains.file_names import BEST
+from driftnorm.training.domains.training import DomainTraining
 
 SIDE = 16
 DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 16)}

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import driftnorm
-from driftnorm.data.digits import split_digits
-from driftnorm.demo.experiment import normalized, train
-from driftnorm.demo.shifts import SHIFTS
+from driftnorm.bench.studies.digit_shifts import SHIFTS
+from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.images.embedded_digits import split_digits
 
 try:
     from torchmetrics.classification import MulticlassAccuracy

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.data.digits import split_digits
-from driftnorm.demo.experiment import normalized, train
-from driftnorm.demo.shifts import SHIFTS
+from driftnorm.bench.studies.digit_shifts import SHIFTS
+from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.images.embedded_digits import split_digits
 
 
 class Service:

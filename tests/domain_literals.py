@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftnorm.domains.algorithm import DomainBatch
-from driftnorm.domains.network import DomainNetwork
+from driftnorm.training.domains.algorithm import DomainBatch
+from driftnorm.training.domains.network import DomainNetwork
 
 DOMAINS, LR, DECAY = 3, 1e-2, 1e-3
 

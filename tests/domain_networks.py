@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.domains.algorithm import Algorithm, DomainBatch, Minibatch
-from driftnorm.domains.network import BatchNormMode, DomainNetwork
 from driftnorm.models import Normalized
+from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch
+from driftnorm.training.domains.network import BatchNormMode, DomainNetwork
 from driftnorm.training.loop import TrainState
 
 CLASSES, DOMAINS, SIDE = 3, 3, 6

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.metrics import pack_bits
-from driftnorm.protocol import Protocol
-from driftnorm.records import Cell, Row
+from driftnorm.bench.metrics import pack_bits
+from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.rows import Cell, Row
 from driftnorm.shifts import CORRUPTIONS
 
 ALL_STREAMS = tuple((c, s) for c in CORRUPTIONS for s in (1, 2, 3, 4, 5))

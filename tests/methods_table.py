@@ -120,7 +120,7 @@ ROWS = (
 
 def _mainstream() -> Iterator[Row]:
     """The first row of each method, and the paper's composition."""
-    names = {*driftnorm.methods(), "gprebn+rt3a"}
+    names = {*driftnorm.list_methods(), "gprebn+rt3a"}
     for row in ROWS:
         if row.method in names:
             names.remove(row.method)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftnorm.cli._network_flags import NetworkFlags
 from driftnorm.cli.adapt import adapt
-from driftnorm.cli.network_flags import NetworkFlags
 from driftnorm.models import Preprocessing
 
 SIZE = 8

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm.api import adapt
-from driftnorm.evaluate import evaluate
-from driftnorm.protocol import Protocol
-from driftnorm.records import Cell, Row
+from driftnorm.adapter._adapt import adapt
+from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.rows import Cell, Row
+from driftnorm.bench.scoring import evaluate
 
 HOSTILE = "<script>alert(1)</script>"
 PIXEL = (

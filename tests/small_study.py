@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from driftnorm.method_spec import parse_method
+from driftnorm.bench.rows import Row
+from driftnorm.bench.studies.corruptions import Study
+from driftnorm.methods.spec import parse_method
 from driftnorm.models import build
-from driftnorm.records import Row
-from driftnorm.robustness.grid import Study
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 

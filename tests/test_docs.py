@@ -12,10 +12,20 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-MODULES = ("api", "functional", "metrics", "objectives", "recipe", "recipes", "selection")
+MODULES = (
+    *(
+        "adapter._adapt",
+        "functional",
+        "bench.metrics",
+        "objectives",
+        "recipe",
+        "methods",
+        "selection",
+    ),
+)
 
 
-@pytest.mark.parametrize("name", [*MODULES, "suggest"])
+@pytest.mark.parametrize("name", [*MODULES, "_internal.names"])
 def test_docstring_examples(name: str) -> None:
     torch.manual_seed(0)
     module = importlib.import_module(f"driftnorm.{name}")
@@ -43,9 +53,9 @@ def test_python_in_the_documents_runs(path: str, tmp_path: Path, monkeypatch) ->
 
 
 def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
-    from driftnorm.demo.experiment import Demo
-    from driftnorm.demo.views import demo_table
-    from driftnorm.records import load_rows
+    from driftnorm.bench.rows import load_rows
+    from driftnorm.bench.studies.digits import Demo
+    from driftnorm.views.demo import demo_table
 
     order = {cell.key: place for place, cell in enumerate(Demo().cells())}
     rows = load_rows(ROOT / "docs" / "rows" / "demo.jsonl")
@@ -55,9 +65,9 @@ def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
 
 
 def test_the_robustness_numbers_in_the_readme_come_from_the_committed_rows() -> None:
-    from driftnorm.records import load_rows
-    from driftnorm.robustness.claims import claims_table
-    from driftnorm.robustness.comparing import in_order, mean_error
+    from driftnorm.bench.rows import load_rows
+    from driftnorm.views.compare import in_order, mean_error
+    from driftnorm.views.robustness_claims import claims_table
 
     files = (ROOT / "docs" / "rows").glob("robustness-cifar10-resnet20-severity*.jsonl")
     rows = in_order([row for file in files for row in load_rows(file)])
@@ -74,10 +84,10 @@ def test_the_robustness_numbers_in_the_readme_come_from_the_committed_rows() -> 
 
 
 def test_every_method_tells_its_paper_formula_and_limits() -> None:
-    from driftnorm.recipes import METHODS
+    from driftnorm.methods import METHODS
 
     for name in METHODS:
-        module = importlib.import_module(f"driftnorm.recipes.{name.replace('-', '_')}")
+        module = importlib.import_module(f"driftnorm.methods.{name.replace('-', '_')}")
         text = " ".join((module.__doc__ or "").split())
         assert "Formula:" in text, name
         assert "When it helps" in text, name

@@ -59,7 +59,10 @@ def test_an_example_is_short_and_downloads_nothing(name: str) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    tested = Path(__file__).read_text() + (Path(__file__).parent / "test_own_method.py").read_text()
+    tested = (
+        Path(__file__).read_text()
+        + (Path(__file__).parent / "methods" / "test_own_method.py").read_text()
+    )
     assert [name for name in NAMES if f'"{name}"' not in tested] == []
 
 

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 import torch
 
-from driftnorm import recipes
+from driftnorm import methods as recipes
 from driftnorm.heads import T3A, RunningCentroids
+from driftnorm.methods import METHODS, Method, build, nearest, options_of, register
 from driftnorm.objectives import Entropy, InformationMaximization, PseudoLabel
 from driftnorm.recipe import OPTIMIZERS, Optimising, Recipe, learning_rate
-from driftnorm.recipes import METHODS, Method, build, nearest, options_of, register
 from driftnorm.selection import First
 from driftnorm.statistics import Batch, Mixture, Prior, Running, Source
 
@@ -90,7 +90,7 @@ def test_every_method_tells_its_facts(name):
 
 def test_every_file_has_paper_formula_and_advice_at_its_head():
     modules = [
-        importlib.import_module(f"driftnorm.recipes.{found.name}")
+        importlib.import_module(f"driftnorm.methods.{found.name}")
         for found in pkgutil.iter_modules(recipes.__path__)
     ]
     described = [module for module in modules if hasattr(module, "METHOD")]

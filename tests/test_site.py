@@ -41,7 +41,7 @@ def commands(page: str) -> list[str]:
 @pytest.fixture
 def registries() -> Iterator[None]:
     """Snippets add methods and corruptions of their own; other tests must not see them."""
-    from driftnorm.recipes import METHODS
+    from driftnorm.methods import METHODS
     from driftnorm.shifts import SHIFTS
 
     kept = [(known, dict(known)) for known in (METHODS, SHIFTS)]
@@ -145,7 +145,7 @@ def test_robustness_rows_come_into_the_page_once_they_are_there(
 ) -> None:
     from made_rows import made_row
 
-    from driftnorm.records import save_rows
+    from driftnorm.bench.rows import save_rows
 
     from_rows = importlib.import_module("from_rows")
     monkeypatch.setattr(from_rows, "ROWS", tmp_path)

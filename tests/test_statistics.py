@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.functional import Moments
-from driftnorm.layers import AdaptiveBatchNorm
 from driftnorm.statistics import Batch, Mixture, Prior, Running, Source, Tracked
 
 CHANNELS = 4

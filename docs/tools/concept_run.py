@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from driftnorm.adapter import DriftnormWarning
-from driftnorm.api import adapt
-from driftnorm.data.digits import split_digits
-from driftnorm.demo.experiment import normalized, train
-from driftnorm.demo.shifts import SHIFTS
-from driftnorm.diagnosis.drift import channel_distance
-from driftnorm.evaluate import evaluate
+from driftnorm.adapter._adapt import adapt
+from driftnorm.adapter._surgery import convert
+from driftnorm.bench.rows import environment
+from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.studies.digit_shifts import SHIFTS
+from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.diagnosis.layer_drift import channel_distance
+from driftnorm.errors import DriftnormWarning
 from driftnorm.functional import Moments, batch_moments
+from driftnorm.images.embedded_digits import split_digits
 from driftnorm.objectives import softmax_entropy
-from driftnorm.records import environment
 from driftnorm.statistics import Batch
-from driftnorm.surgery import convert
 
 SHIFT, SEVERITY = "fog", 2
 BATCH_SIZE = 64

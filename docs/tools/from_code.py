@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from driftnorm.domains.algorithms import ALGORITHMS
-from driftnorm.domains.collecting import RUN_VIEWS
-from driftnorm.domains.views import DOMAIN_VIEWS
-from driftnorm.method_table import method_facts
+from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.studies.presets import PRESETS
+from driftnorm.cli._method_table import method_facts
+from driftnorm.methods import METHODS, Method
 from driftnorm.models import MODELS
-from driftnorm.protocol import Protocol
 from driftnorm.recipe import Optimising, Recipe
-from driftnorm.recipes import METHODS, Method
-from driftnorm.robustness.presets import PRESETS
-from driftnorm.robustness.views import VIEWS
 from driftnorm.shifts import CORRUPTIONS, SCALES, SHIFTS
-from driftnorm.tables import Column, Table
 from driftnorm.training import RECIPES
+from driftnorm.training.domains.algorithms import ALGORITHMS
+from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.robustness import VIEWS
+from driftnorm.views.table import Column, Table
+from driftnorm.views.trainings import RUN_VIEWS
 
 
 def documented(docstring: str | None, section: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def method_details() -> str:
 
 
 def _section(method: Method) -> str:
-    module = importlib.import_module(f"driftnorm.recipes.{method.name.replace('-', '_')}")
+    module = importlib.import_module(f"driftnorm.methods.{method.name.replace('-', '_')}")
     title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
     before, _, rest = rest.partition("Formula:\n")
     formula, _, after = rest.partition("\n\n")

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.demo.experiment import Demo
-from driftnorm.demo.views import demo_table
-from driftnorm.domains.comparing import network_of
-from driftnorm.domains.views import DOMAIN_VIEWS
-from driftnorm.metrics import paired_interval, unpack_bits
-from driftnorm.protocol import together
-from driftnorm.recipes import METHODS
-from driftnorm.records import Row, load_rows
-from driftnorm.robustness.comparing import MixedRowsError, in_order
-from driftnorm.robustness.views import VIEWS
-from driftnorm.tables import Column, Table
+from driftnorm.bench.metrics import paired_interval, unpack_bits
+from driftnorm.bench.protocol import together
+from driftnorm.bench.rows import Row, load_rows
+from driftnorm.bench.studies.digits import Demo
+from driftnorm.errors import MixedRowsError
+from driftnorm.methods import METHODS
+from driftnorm.views.compare import in_order
+from driftnorm.views.demo import demo_table
+from driftnorm.views.domain_rows import network_of
+from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.robustness import VIEWS
+from driftnorm.views.table import Column, Table
 
 DOCS = Path(__file__).resolve().parent.parent
 ROWS = DOCS / "rows"

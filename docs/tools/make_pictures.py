@@ -28,7 +28,7 @@ from concept_run import (
 )
 from PIL import Image
 
-from driftnorm.diagnosis.drift import channel_distance
+from driftnorm.diagnosis.layer_drift import channel_distance
 from driftnorm.functional import batch_moments
 from driftnorm.shifts import contact_sheet
 

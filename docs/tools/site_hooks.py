@@ -7,7 +7,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from driftnorm.report.page import make_report
+from driftnorm.views.report.page import make_report
 
 EXAMPLES = "examples"
 REPORT = "example-report.html"

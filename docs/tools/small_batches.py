@@ -15,14 +15,14 @@ import torch
 from concept_run import SEVERITY, shifted_batches
 from torch import nn
 
-from driftnorm.adapter import DriftnormWarning
-from driftnorm.data.digits import split_digits
-from driftnorm.demo.experiment import train
-from driftnorm.engine import RecipeAdapter
-from driftnorm.evaluate import evaluate
-from driftnorm.method_spec import parse_method
-from driftnorm.protocol import Protocol
-from driftnorm.records import Cell, Row, environment, save_rows
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.rows import Cell, Row, environment, save_rows
+from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.studies.digits import train
+from driftnorm.errors import DriftnormWarning
+from driftnorm.images.embedded_digits import split_digits
+from driftnorm.methods.spec import parse_method
 
 OUT = Path(__file__).resolve().parent.parent / "rows" / "small-batches.jsonl"
 METHODS = ("source", "bn", "bn:running=True", "bn-prior", "tent", "gprebn", "gprebn:theta=0.5")

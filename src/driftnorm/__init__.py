@@ -17,35 +17,37 @@ from driftnorm._version import __version__ as __version__
 if TYPE_CHECKING:
     from driftnorm import functional as functional
     from driftnorm.adapter import Adapter as Adapter
-    from driftnorm.adapter import BadBatchError as BadBatchError
     from driftnorm.adapter import BatchReport as BatchReport
-    from driftnorm.adapter import DriftnormWarning as DriftnormWarning
-    from driftnorm.api import adapt as adapt
-    from driftnorm.api import methods as methods
-    from driftnorm.export import export_onnx as export_onnx
-    from driftnorm.guard import Guard as Guard
+    from driftnorm.adapter._adapt import adapt as adapt
+    from driftnorm.adapter._adapt import list_methods as list_methods
+    from driftnorm.adapter.export import export_onnx as export_onnx
+    from driftnorm.adapter.guard import Guard as Guard
+    from driftnorm.errors import BadBatchError as BadBatchError
+    from driftnorm.errors import DriftnormError as DriftnormError
+    from driftnorm.errors import DriftnormWarning as DriftnormWarning
+    from driftnorm.errors import NoBatchNormError as NoBatchNormError
+    from driftnorm.methods import Method as Method
+    from driftnorm.methods import register as register
     from driftnorm.recipe import Recipe as Recipe
-    from driftnorm.recipes import Method as Method
-    from driftnorm.recipes import register as register
     from driftnorm.selection import First as First
     from driftnorm.selection import Last as Last
-    from driftnorm.surgery import NoBatchNormError as NoBatchNormError
 
 _HOMES = {
-    "Adapter": "adapter",
-    "BadBatchError": "adapter",
-    "BatchReport": "adapter",
-    "DriftnormWarning": "adapter",
+    "Adapter": "adapter._contract",
+    "BadBatchError": "errors",
+    "BatchReport": "adapter._contract",
+    "DriftnormError": "errors",
+    "DriftnormWarning": "errors",
     "First": "selection",
-    "Guard": "guard",
+    "Guard": "adapter.guard",
     "Last": "selection",
-    "Method": "recipes",
-    "NoBatchNormError": "surgery",
+    "Method": "methods",
+    "NoBatchNormError": "errors",
     "Recipe": "recipe",
-    "adapt": "api",
-    "export_onnx": "export",
-    "methods": "api",
-    "register": "recipes",
+    "adapt": "adapter._adapt",
+    "export_onnx": "adapter.export",
+    "list_methods": "adapter._adapt",
+    "register": "methods",
 }
 __all__ = [*_HOMES, "__version__", "functional"]
 

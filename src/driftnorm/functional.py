@@ -8,17 +8,20 @@ Notation of the paper (Yang et al., *Test-time Batch Normalization*), per channe
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Moments", "batch_moments", "gprebn", "normalize"]
+__all__ = ["GradientPath", "Moments", "batch_moments", "gprebn", "normalize"]
 
 # Devices whose batch-norm kernels are called directly; every other device takes plain tensor ops.
 NATIVE_DEVICES = frozenset({"cpu", "cuda"})
 _WIDE_ENOUGH = (torch.float32, torch.float64)
+
+
+GradientPath: TypeAlias = Literal["preserved", "detached"]
 
 
 class Moments(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 from torch import nn
 
+from driftnorm.functional import GradientPath
 from driftnorm.heads import Head
-from driftnorm.layers import GradientPath
 from driftnorm.objectives import Objective
 from driftnorm.selection import Selector
 from driftnorm.statistics import Source, Statistics

@@ -10,8 +10,8 @@ import sys
 
 import cyclopts
 
+from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
-from driftnorm.memory import keep_freed_memory
 
 __all__ = ["app", "main"]
 

@@ -12,19 +12,19 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.network_flags import DEFAULTS, Shared
-from driftnorm.cli.places import check_places
-from driftnorm.cli.progress import Bar
-from driftnorm.engine import RecipeAdapter
-from driftnorm.guard import Policy
-from driftnorm.inputs import Inputs, open_inputs, open_labels
-from driftnorm.method_spec import parse_method
-from driftnorm.models.saved import weights_hash
-from driftnorm.runs.adapting import Outcome, Plan, Snapshot, adapt_stream
-from driftnorm.runs.config import keep_config
-from driftnorm.runs.opening import save_adapted
-from driftnorm.runs.state import load_adapter, save_adapter
-from driftnorm.training.interrupts import stop_requests
+from driftnorm._internal.interrupts import stop_requests
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.adapter.guard import Policy
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._places import check_places
+from driftnorm.cli._progress import Bar
+from driftnorm.images import Inputs, open_inputs, open_labels
+from driftnorm.methods.spec import parse_method
+from driftnorm.models.checkpoint_files import weights_hash
+from driftnorm.models.opener import save_adapted
+from driftnorm.streams.run import Outcome, Plan, Snapshot, adapt_stream
+from driftnorm.streams.saved_run import load_adapter, save_adapter
 
 __all__ = ["adapt"]
 

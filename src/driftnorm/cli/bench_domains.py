@@ -13,21 +13,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import nn
 
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.processes import checked_workers
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.bench.protocol import together
+from driftnorm.bench.rows import Cell, Failure, RowStore, load_rows
+from driftnorm.bench.studies.domains import DomainStudy, Targets, open_trained
+from driftnorm.bench.vocabulary import GridSize
+from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
+from driftnorm.cli._config import keep_config
 from driftnorm.cli.bench_robustness import Many, Methods
-from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import checked_workers
-from driftnorm.domains.collecting import selected_networks
-from driftnorm.domains.grids import GridSize
-from driftnorm.domains.study import DomainStudy, Targets, open_trained
-from driftnorm.domains.views import DOMAIN_VIEWS
-from driftnorm.engine import RecipeAdapter
-from driftnorm.launch import LAUNCHERS
-from driftnorm.method_spec import parse_method
-from driftnorm.protocol import together
-from driftnorm.records import Cell, Failure, RowStore, load_rows
-from driftnorm.robustness.comparing import in_order
-from driftnorm.robustness.views import find_view
-from driftnorm.runs.config import keep_config
+from driftnorm.methods.spec import parse_method
+from driftnorm.views.compare import in_order
+from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.robustness import find_view
+from driftnorm.views.trainings import selected_networks
 
 __all__ = ["bench_domains"]
 

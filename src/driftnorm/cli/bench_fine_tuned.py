@@ -9,18 +9,18 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import checked_workers
-from driftnorm.launch import LAUNCHERS
-from driftnorm.records import Failure, RowStore, load_rows
-from driftnorm.robustness.fine_tuned_study import METHODS, FineTunedStudy
-from driftnorm.robustness.fine_tuning import FineTuning
-from driftnorm.robustness.grid import Study
-from driftnorm.robustness.networks import fine_tuned_table
-from driftnorm.robustness.presets import find_preset
-from driftnorm.runs.config import keep_config
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.processes import checked_workers
+from driftnorm.bench.rows import Failure, RowStore, load_rows
+from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
+from driftnorm.bench.studies.presets import find_preset
+from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
+from driftnorm.cli._config import keep_config
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.training import Optimization
+from driftnorm.training.fine_tuning import FineTuning
+from driftnorm.views.networks import fine_tuned_table
 
 __all__ = ["bench_fine_tuned"]
 

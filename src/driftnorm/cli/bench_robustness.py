@@ -8,19 +8,19 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm.cli.concluding import AsJson, Quiet, conclude, open_console
-from driftnorm.data.processes import checked_workers
-from driftnorm.launch import LAUNCHERS
-from driftnorm.method_spec import parse_method
-from driftnorm.protocol import text_of
-from driftnorm.records import Failure, RowStore, load_rows
-from driftnorm.robustness.grid import Study
-from driftnorm.robustness.presets import find_preset
-from driftnorm.robustness.subject import check_weights
-from driftnorm.robustness.views import VIEWS, find_view
-from driftnorm.runs.config import keep_config
-from driftnorm.runs.opening import read_class_names
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.processes import checked_workers
+from driftnorm.bench.protocol import text_of
+from driftnorm.bench.rows import Failure, RowStore, load_rows
+from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.presets import find_preset
+from driftnorm.bench.studies.subject import check_weights
+from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
+from driftnorm.cli._config import keep_config
+from driftnorm.methods.spec import parse_method
+from driftnorm.models.opener import read_class_names
 from driftnorm.shifts import CORRUPTIONS
+from driftnorm.views.robustness import VIEWS, find_view
 
 __all__ = ["bench_robustness"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from driftnorm.cli.progress import Bar
-from driftnorm.cli.talking import Quiet
-from driftnorm.data.generate import generate
-from driftnorm.runs.config import keep_config
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._progress import Bar
+from driftnorm.images.corrupted_sets import generate
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 
 __all__ = ["corrupt"]

@@ -10,18 +10,18 @@ import cyclopts
 from rich.console import Console
 from rich.table import Table
 
-from driftnorm.cli.progress import Bar
-from driftnorm.cli.talking import Quiet
-from driftnorm.data.check import check_folder
-from driftnorm.data.check_form import check_cifar100, check_imagenet_c
-from driftnorm.data.cifar_c import check_cifar_c
-from driftnorm.data.fetch import fetch
-from driftnorm.data.provenance import read_provenance
-from driftnorm.data.sources import DATASETS, find_dataset
-from driftnorm.domains.check import check_domains
-from driftnorm.domains.known import DIGIT_NAMES, KNOWN_SETS
-from driftnorm.domains.survey import OWN
-from driftnorm.suggest import find_name, nearest
+from driftnorm._internal.names import find_name, nearest
+from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._progress import Bar
+from driftnorm.images.checksums import check_folder
+from driftnorm.images.cifar_c import check_cifar_c
+from driftnorm.images.domains.known import DIGIT_NAMES, KNOWN_SETS
+from driftnorm.images.domains.soundness import check_domains
+from driftnorm.images.domains.survey import OWN
+from driftnorm.images.download.catalogue import DATASETS, find_dataset
+from driftnorm.images.download.fetch import fetch
+from driftnorm.images.layout_check import check_cifar100, check_imagenet_c
+from driftnorm.images.provenance import read_provenance
 
 __all__ = ["app"]
 

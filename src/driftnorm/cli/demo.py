@@ -10,16 +10,16 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm.cli.talking import Quiet
-from driftnorm.data.atomic import write_atomically
-from driftnorm.data.processes import available_cores
-from driftnorm.demo.experiment import Demo
-from driftnorm.demo.views import demo_plot, demo_table
-from driftnorm.exhibits import read_exhibits
-from driftnorm.records import RowStore, load_rows, save_rows
-from driftnorm.report.gather import Gathered
-from driftnorm.report.page import page
-from driftnorm.runs.config import keep_config
+from driftnorm._internal.files import write_atomically
+from driftnorm._internal.processes import available_cores
+from driftnorm.bench.rows import RowStore, load_rows, save_rows
+from driftnorm.bench.samples import read_exhibits
+from driftnorm.bench.studies.digits import Demo
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._output_flags import Quiet
+from driftnorm.views.demo import demo_plot, demo_table
+from driftnorm.views.report.gather import Gathered
+from driftnorm.views.report.page import page
 
 __all__ = ["demo"]
 

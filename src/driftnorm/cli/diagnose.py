@@ -9,14 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.fitting import fitted
-from driftnorm.cli.network_flags import DEFAULTS, Shared
-from driftnorm.cli.progress import Bar
+from driftnorm.cli._fitting import fitted
+from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
-from driftnorm.diagnosis.sampling import SampledBatches
+from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.diagnosis.trial import METHODS, Batch
-from driftnorm.inputs import open_inputs, open_labels
+from driftnorm.images import open_inputs, open_labels
 
 __all__ = ["diagnose"]
 

@@ -17,18 +17,18 @@ from rich.console import Console
 from torch import Tensor
 
 from driftnorm._version import __version__
-from driftnorm.adapter import DriftnormWarning
-from driftnorm.cli.network_flags import DEFAULTS, Shared
-from driftnorm.cli.places import check_places
-from driftnorm.cli.progress import Bar
-from driftnorm.diagnosis.sampling import SampledBatches
-from driftnorm.engine import RecipeAdapter
-from driftnorm.export import export_onnx
-from driftnorm.inputs import open_inputs
-from driftnorm.method_spec import parse_method
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.adapter.export import export_onnx
+from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._places import check_places
+from driftnorm.cli._progress import Bar
+from driftnorm.diagnosis.sample import SampledBatches
+from driftnorm.errors import DriftnormWarning
+from driftnorm.images import open_inputs
+from driftnorm.methods.spec import parse_method
 from driftnorm.models import open_checkpoint
-from driftnorm.runs.opening import OpenedModel, save_adapted
-from driftnorm.runs.state import load_adapter
+from driftnorm.models.opener import OpenedModel, save_adapted
+from driftnorm.streams.saved_run import load_adapter
 
 __all__ = ["export"]
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.method_table import method_facts, method_table
-from driftnorm.recipes import lookup
+from driftnorm.cli._method_table import method_facts, method_table
+from driftnorm.methods import lookup
 
 __all__ = ["list_methods"]
 

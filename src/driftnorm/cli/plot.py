@@ -7,11 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from driftnorm.cli._output_flags import Quiet
 from driftnorm.cli.table import chosen, first_that_fits, having, rows_of
-from driftnorm.cli.talking import Quiet
-from driftnorm.plots import PLOTS, draw, find_plot
-from driftnorm.robustness.comparing import in_order, methods_of
-from driftnorm.robustness.views import VIEWS
+from driftnorm.views.compare import in_order, methods_of
+from driftnorm.views.render.matplotlib import draw
+from driftnorm.views.robustness import VIEWS
+from driftnorm.views.robustness_figures import PLOTS, find_plot
 
 __all__ = ["plot"]
 

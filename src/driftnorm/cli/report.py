@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from driftnorm.cli.talking import Quiet
-from driftnorm.data.atomic import write_atomically
-from driftnorm.report.page import make_report
+from driftnorm._internal.files import write_atomically
+from driftnorm.cli._output_flags import Quiet
+from driftnorm.views.report.page import make_report
 
 __all__ = ["report"]
 

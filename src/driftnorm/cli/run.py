@@ -12,7 +12,7 @@ from cyclopts import CycloptsError, Parameter
 
 from driftnorm._version import __version__
 from driftnorm.cli import app
-from driftnorm.runs.config import Config, check_keys, load_config
+from driftnorm.cli._config import Config, check_keys, load_config
 
 __all__ = ["REPEATABLE", "parse_config", "run"]
 

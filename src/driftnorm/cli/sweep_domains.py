@@ -10,15 +10,15 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.processes import checked_workers
+from driftnorm.cli._conclusion import Quiet, open_console
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._progress import Bar
+from driftnorm.cli._training_flags import DEFAULTS, Shared
 from driftnorm.cli.bench_robustness import Many
-from driftnorm.cli.concluding import Quiet, open_console
-from driftnorm.cli.progress import Bar
-from driftnorm.cli.training_flags import DEFAULTS, Shared
-from driftnorm.data.processes import checked_workers
-from driftnorm.domains.arrays import DomainArrays
-from driftnorm.domains.sweep import FAILED, Job, Sweep, estimated_seconds
-from driftnorm.launch import LAUNCHERS
-from driftnorm.runs.config import keep_config
+from driftnorm.images.domains.domain_arrays import DomainArrays
+from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
 __all__ = ["sweep_domains"]
 

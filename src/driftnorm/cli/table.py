@@ -11,16 +11,17 @@ from typing import Annotated, Literal, TypeVar
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.concluding import table_record
-from driftnorm.cli.fitting import print_table
-from driftnorm.domains.collecting import RUN_VIEWS, RunView, load_runs
-from driftnorm.domains.views import DOMAIN_VIEWS
-from driftnorm.method_spec import parse_method
-from driftnorm.plots.figures import Figure
-from driftnorm.records import Row, load_rows
-from driftnorm.robustness.comparing import MixedRowsError, in_order, methods_of, parts_of
-from driftnorm.robustness.views import VIEWS, View, find_view
-from driftnorm.tables import Table
+from driftnorm.bench.rows import Row, load_rows
+from driftnorm.cli._conclusion import table_record
+from driftnorm.cli._fitting import print_table
+from driftnorm.errors import MixedRowsError
+from driftnorm.methods.spec import parse_method
+from driftnorm.views.compare import in_order, methods_of, parts_of
+from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.figure import Figure
+from driftnorm.views.robustness import VIEWS, View, find_view
+from driftnorm.views.table import Table
+from driftnorm.views.trainings import RUN_VIEWS, RunView, load_runs
 
 __all__ = ["first_that_fits", "table"]
 

@@ -9,15 +9,15 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.concluding import Quiet
-from driftnorm.cli.progress import Bar
-from driftnorm.cli.training_bar import TrainingBar
-from driftnorm.cli.training_flags import DEFAULTS, Shared
-from driftnorm.domains.opening import open_arrays
-from driftnorm.domains.training import DomainTraining, Outcome
-from driftnorm.method_spec import read_options
-from driftnorm.runs.config import keep_config
+from driftnorm.cli._conclusion import Quiet
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._progress import Bar
+from driftnorm.cli._training_bar import TrainingBar
+from driftnorm.cli._training_flags import DEFAULTS, Shared
+from driftnorm.images.domains.named import open_arrays
+from driftnorm.methods.spec import read_options
 from driftnorm.training import Hooks
+from driftnorm.training.domains.training import DomainTraining, Outcome
 
 __all__ = ["train_domains"]
 

@@ -10,13 +10,13 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.cli.devices import check_device
-from driftnorm.cli.talking import Quiet
-from driftnorm.cli.training_bar import TrainingBar
-from driftnorm.data.cifar import Split
-from driftnorm.data.image_set import ImageSet
-from driftnorm.data.opening import load_clean
-from driftnorm.runs.config import keep_config
+from driftnorm.cli._config import keep_config
+from driftnorm.cli._devices import check_device
+from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._training_bar import TrainingBar
+from driftnorm.images.cifar import Split
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.labelled import load_clean
 from driftnorm.training import (
     FULL,
     SHORT,

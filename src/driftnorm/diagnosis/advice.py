@@ -18,7 +18,7 @@ from typing import Literal
 from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
-from driftnorm.method_spec import parse_method
+from driftnorm.methods.spec import parse_method
 from driftnorm.recipe import Recipe
 
 __all__ = ["Advice", "Outcome", "advise", "decide", "evidence"]

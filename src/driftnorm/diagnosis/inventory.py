@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from driftnorm.adapter._surgery import describe_norms, find_batch_norms
 from driftnorm.models.normalized import Normalized
-from driftnorm.surgery import describe_norms, find_batch_norms
 
 __all__ = ["BatchNormLayer", "Inventory", "take_inventory"]
 

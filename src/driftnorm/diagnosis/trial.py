@@ -14,14 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm.adapter import Adapter, DriftnormWarning
-from driftnorm.diagnosis.drift import Drift, DriftMeter
+from driftnorm.adapter import Adapter
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.adapter._surgery import find_batch_norms
+from driftnorm.adapter.guard import read_signals
+from driftnorm.bench.metrics import Interval, paired_interval
+from driftnorm.diagnosis.layer_drift import Drift, DriftMeter
 from driftnorm.diagnosis.order import FOLDERS, LABELS, Serial, serial
-from driftnorm.engine import RecipeAdapter
-from driftnorm.guard import read_signals
-from driftnorm.method_spec import parse_method
-from driftnorm.metrics import Interval, paired_interval
-from driftnorm.surgery import find_batch_norms
+from driftnorm.errors import DriftnormWarning
+from driftnorm.methods.spec import parse_method
 
 __all__ = ["METHODS", "Batch", "DryRun", "Looks", "Trial", "dry_run"]
 

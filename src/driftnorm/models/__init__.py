@@ -5,18 +5,18 @@ and `open_checkpoint` write and read files that need no name at all. Importing t
 torch only; safetensors, timm and torchvision are imported when first needed.
 """
 
-from driftnorm.models._files import CheckpointError
-from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
-from driftnorm.models.loading import load, load_published
-from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.registry import MODELS, ModelFacts, build
-from driftnorm.models.saved import (
+from driftnorm.errors import CheckpointError
+from driftnorm.models.checkpoint_files import (
     Checkpoint,
     facts_in,
     open_checkpoint,
     save_checkpoint,
     weights_hash,
 )
+from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
+from driftnorm.models.names import load, load_published
+from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.registry import MODELS, ModelFacts, build
 from driftnorm.models.sources import resolve
 
 __all__ = [

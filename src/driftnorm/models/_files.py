@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import torch
 
+from driftnorm.errors import CheckpointError
+
 Problem = Literal[
     "empty", "html", "truncated", "damaged", "foreign", "pickled", "untrusted",
     "architecture", "classes", "values", "undescribed", "version",
@@ -28,14 +30,6 @@ HTML_OPENINGS = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml")
 LEGACY_OPENING = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
 SHORTEST_FILE = 16  # bytes; every kind of weight file has a longer opening
 SAFETENSORS_HEADER_LIMIT = 100_000_000
-
-
-class CheckpointError(ValueError):
-    """A weight file that cannot be used; `problem` says in one word why."""
-
-    def __init__(self, problem: Problem, message: str) -> None:
-        super().__init__(message)
-        self.problem = problem
 
 
 def read_any(path: str | os.PathLike[str], *, trust: bool = False) -> Any:

@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from driftnorm.models._files import CheckpointError, read_any
+from driftnorm.errors import CheckpointError
+from driftnorm.models._files import read_any
 from driftnorm.models.normalized import Normalized
 from driftnorm.models.registry import MODELS
 

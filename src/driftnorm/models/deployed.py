@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from driftnorm.models.channels import first_convolution, set_in_channels
 from driftnorm.models.checkpoints import head_of
-from driftnorm.models.fusing import FusedBatchNorm, fused
+from driftnorm.models.fusion import FusedBatchNorm, fused
 from driftnorm.models.registry import unknown_name
 
 __all__ = [

@@ -13,13 +13,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm._internal.names import nearest
 from driftnorm.models.channels import set_in_channels
-from driftnorm.models.mnist import MnistNet
+from driftnorm.models.mnist_cnn import MnistNet
 from driftnorm.models.normalized import Preprocessing
 from driftnorm.models.resnet import resnet18, resnet50, resnet50_maxblur
 from driftnorm.models.resnet_cifar import CifarResNet
 from driftnorm.models.wide_resnet import NAME_ALIASES, WideResNet
-from driftnorm.suggest import nearest
 
 CIFAR10 = Preprocessing((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), 32)
 CIFAR100 = Preprocessing((0.5070, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761), 32)

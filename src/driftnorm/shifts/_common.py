@@ -6,19 +6,12 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from driftnorm._internal.types import Doubles, Floats, Integers, Pixels, Reals
 from driftnorm.shifts.constants import Scale
-
-Pixels: TypeAlias = npt.NDArray[np.uint8]
-"""Images as bytes, (N, H, W, 3)."""
-Floats: TypeAlias = npt.NDArray[np.float32]
-Doubles: TypeAlias = npt.NDArray[np.float64]
-Reals: TypeAlias = npt.NDArray[np.floating[Any]]
-Integers: TypeAlias = npt.NDArray[np.int64]
 
 _ROUNDING_SLACK = np.float32(1e-3)
 

@@ -9,10 +9,11 @@ from typing import SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from driftnorm.shifts._common import Chunk, Draws, Pixels
+from driftnorm._internal.names import nearest
+from driftnorm._internal.types import Pixels
+from driftnorm.shifts._common import Chunk, Draws
 from driftnorm.shifts.constants import SCALES, Scale
 from driftnorm.shifts.registry import SHIFTS
-from driftnorm.suggest import nearest
 
 _SMALLEST_SIDE = 8
 _LARGEST_CIFAR_SIDE = 64

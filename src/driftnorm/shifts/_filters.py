@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from driftnorm.shifts._common import Doubles, Floats, Integers, Reals
+from driftnorm._internal.types import Doubles, Floats, Integers, Reals
 
 Border: TypeAlias = Literal["nearest", "reflect", "mirror"]
 """How a row a b c d goes on: nearest d d d, reflect d c b (edge twice), mirror c b a (once)."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from driftnorm.shifts._common import Draws, Pixels, truncate
+from driftnorm._internal.types import Pixels
+from driftnorm.shifts._common import Draws, truncate
 from driftnorm.shifts._filters import motion_filter, resize
 from driftnorm.shifts._plasma import plasma
 

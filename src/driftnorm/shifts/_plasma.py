@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftnorm.shifts._common import Floats
+from driftnorm._internal.types import Floats
 
 
 def plasma(noise: Floats, decay: float) -> Floats:

@@ -11,7 +11,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from driftnorm.shifts._common import Floats, Integers, Pixels, Reals, truncate
+from driftnorm._internal.types import Floats, Integers, Pixels, Reals
+from driftnorm.shifts._common import truncate
 from driftnorm.shifts._filters import Border, fold
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -9,15 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from driftnorm.shifts._common import (
-    Chunk,
-    Integers,
-    Pixels,
-    Reals,
-    from_planes,
-    to_planes,
-    truncate,
-)
+from driftnorm._internal.types import Integers, Pixels, Reals
+from driftnorm.shifts._common import Chunk, from_planes, to_planes, truncate
 from driftnorm.shifts._filters import (
     band_matrix,
     clipped_zoom,

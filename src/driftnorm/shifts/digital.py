@@ -11,7 +11,8 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from driftnorm.shifts._common import Chunk, Pixels, Reals, truncate
+from driftnorm._internal.types import Pixels, Reals
+from driftnorm.shifts._common import Chunk, truncate
 from driftnorm.shifts._filters import Border, fold, gaussian_filter
 
 _ELASTIC_SIZE = {"cifar": 1.0, "imagenet": 244 / 224}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftnorm.shifts._common import Chunk, Pixels, truncate
+from driftnorm._internal.types import Pixels
+from driftnorm.shifts._common import Chunk, truncate
 
 
 def gaussian_noise(chunk: Chunk, deviation: float) -> Pixels:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from driftnorm._internal.types import Pixels
 from driftnorm.shifts import blur, digital, noise, weather
-from driftnorm.shifts._common import Pixels
 from driftnorm.shifts.constants import CONSTANTS, Scale, Severities
 
 CORRUPTIONS: tuple[str, ...] = (

@@ -7,7 +7,7 @@ import os
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from driftnorm.shifts._common import Pixels
+from driftnorm._internal.types import Pixels
 from driftnorm.shifts._engine import corrupt
 from driftnorm.shifts._overlays import frost_source
 from driftnorm.shifts.constants import Scale

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftnorm.shifts._common import Chunk, Floats, Pixels, truncate
+from driftnorm._internal.types import Floats, Pixels
+from driftnorm.shifts._common import Chunk, truncate
 from driftnorm.shifts._filters import clipped_zoom, gaussian_filter, motion_filter
 from driftnorm.shifts._overlays import frost_pictures
 from driftnorm.shifts._plasma import plasma

@@ -4,19 +4,12 @@
 is the training of the augmentation baselines on top of it.
 """
 
+from driftnorm.errors import TrainingError
+from driftnorm.training.augmentation.catalog import RECIPES, TrainingRecipe, make_recipe
 from driftnorm.training.batches import Batch, ShuffledBatches, random_numbers
 from driftnorm.training.checkpoint import ResumeFile
-from driftnorm.training.loop import (
-    Hooks,
-    LoopSettings,
-    Progress,
-    Stop,
-    TrainingError,
-    TrainState,
-    train,
-)
+from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 from driftnorm.training.optimization import FULL, SHORT, Optimization, descend
-from driftnorm.training.recipes import RECIPES, TrainingRecipe, make_recipe
 from driftnorm.training.robust import Outcome, RobustTraining
 from driftnorm.training.schedule import constant, cosine
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from driftnorm.data.atomic import write_atomically
-from driftnorm.models import CheckpointError
+from driftnorm._internal.files import write_atomically
+from driftnorm.errors import CheckpointError, TrainingError
 from driftnorm.models._files import read_any
-from driftnorm.training.loop import Progress, TrainingError, TrainState
+from driftnorm.training.loop import Progress, TrainState
 
 __all__ = ["ResumeFile"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm.data.image_set import ImageSet
-from driftnorm.training.standard import unit
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.unit import unit
 
 __all__ = ["as_tensors", "clean_accuracy", "fingerprint"]
 

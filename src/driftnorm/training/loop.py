@@ -18,8 +18,9 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
+from driftnorm._internal.interrupts import stop_requests
+from driftnorm.errors import TrainingError
 from driftnorm.training.batches import random_numbers
-from driftnorm.training.interrupts import stop_requests
 from driftnorm.training.schedule import Schedule, constant
 
 __all__ = [
@@ -31,15 +32,10 @@ __all__ = [
     "StepFunction",
     "Stop",
     "TrainState",
-    "TrainingError",
     "train",
 ]
 
 Stop = Literal["finished", "budget", "interrupted"]
-
-
-class TrainingError(ValueError):
-    """Training cannot go on; the message says why and what is kept."""
 
 
 @dataclasses.dataclass

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import nn
 
+from driftnorm.training.augmentation.catalog import TrainingRecipe
 from driftnorm.training.batches import Batch
 from driftnorm.training.loop import StepFunction, TrainState
-from driftnorm.training.recipes import TrainingRecipe
 from driftnorm.training.schedule import Schedule, cosine
 
 __all__ = ["FULL", "SHORT", "Optimization", "descend"]

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
-from driftnorm.data.atomic import exclusive
-from driftnorm.data.image_set import ImageSet
+from driftnorm._internal.files import exclusive
+from driftnorm.errors import TrainingError
+from driftnorm.images.image_set import ImageSet
 from driftnorm.models import open_checkpoint, save_checkpoint
+from driftnorm.training.augmentation.catalog import RECIPES, TrainingRecipe
 from driftnorm.training.batches import Batch, ShuffledBatches
 from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.evaluation import as_tensors, clean_accuracy, fingerprint
@@ -23,12 +25,10 @@ from driftnorm.training.loop import (
     Progress,
     StepFunction,
     Stop,
-    TrainingError,
     TrainState,
     train,
 )
 from driftnorm.training.optimization import FULL, Optimization, descend
-from driftnorm.training.recipes import RECIPES, TrainingRecipe
 from driftnorm.training.schedule import seconds_a_step, steps_within
 from driftnorm.training.start import Start, file_hash, starting_point
 

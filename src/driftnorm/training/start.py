@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from driftnorm.data.image_set import ImageSet
-from driftnorm.models import CheckpointError, Normalized, Preprocessing, load, open_checkpoint
+from driftnorm.errors import CheckpointError
+from driftnorm.images.image_set import ImageSet
+from driftnorm.models import Normalized, Preprocessing, load, open_checkpoint
 
 __all__ = ["Start", "file_hash", "starting_point"]
 

@@ -1,0 +1,1 @@
+"""Plumbing that every part shares; nothing here is promised to users."""

@@ -1,0 +1,89 @@
+"""Where things that can be made again are kept, and how a folder of them is made once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import current_process
+from pathlib import Path
+
+from driftnorm._internal.files import exclusive
+from driftnorm._internal.progress import Report
+from driftnorm.errors import BusyError
+
+__all__ = ["cache_folder", "made_once"]
+
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+
+def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder to keep things in; all in it may be deleted at any time.
+
+    Args:
+        folder: Taken if given. Else the environment variable ``DRIFTNORM_CACHE`` decides, else
+            ``driftnorm`` in ``XDG_CACHE_HOME``, else ``~/.cache/driftnorm``.
+    """
+    if folder is not None:
+        return Path(folder)
+    if own := os.environ.get("DRIFTNORM_CACHE"):
+        return Path(own)
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "driftnorm"
+    return Path.home() / ".cache" / "driftnorm"
+
+
+def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> Path:
+    """A folder that is there whole or not at all, whoever else makes it and whoever is killed.
+
+    It is made in a draft beside it and renamed. Of several processes that want it one makes it;
+    the others wait, for two would only take each other's cores.
+
+    Args:
+        target: The folder.
+        make: Fills an empty folder; called only if the target is not there.
+        progress: Told while another process is waited for.
+
+    Returns:
+        The target.
+
+    Raises:
+        RuntimeError: A worker came here while it was starting: the script that started it has no
+            main guard, and would wait for it forever.
+    """
+    if target.is_dir():
+        return target
+    if getattr(current_process(), "_inheriting", False):  # multiprocessing's own sign of it
+        raise RuntimeError(
+            "worker processes run a script's top level again, and this one makes a data set there: "
+            'put what your script does under `if __name__ == "__main__":`.'
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _turn(target.with_name(f".{target.name}.lock"), progress):
+        if target.is_dir():  # another process was just done with it
+            return target
+        draft = target.with_name(f".{target.name}.draft")
+        shutil.rmtree(draft, ignore_errors=True)  # of a run that was killed
+        draft.mkdir()
+        try:
+            make(draft)
+            os.replace(draft, target)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+@contextmanager
+def _turn(lock: Path, progress: Report) -> Iterator[None]:
+    """Wait until no other process holds the lock, and hold it."""
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(exclusive(lock, f"Another process is at work on {lock.parent}."))
+                break
+            except BusyError:  # from taking the lock only: the block below is outside of this try
+                progress("waiting for another process", 0, None)
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        yield

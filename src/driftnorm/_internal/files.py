@@ -1,0 +1,85 @@
+"""Files that appear whole or not at all, and folders that one process at a time works in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from driftnorm.errors import BusyError
+
+__all__ = ["exclusive", "naming", "write_atomically"]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the system's errors name the file that the user knows of: a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # the system's, and not somebody's words
+            error.filename = str(path)
+        raise
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file that is never seen half-written under its name."""
+    temporary = path.with_name(f".writing-{uuid.uuid4().hex}")
+    try:
+        with naming(path):
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def exclusive(lock: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs; the system frees it when the process dies.
+
+    Args:
+        lock: The lock file; its folder must exist. It is removed afterwards.
+        busy: What another process is doing when it holds the lock, for the error's text.
+    """
+    file = _locked(lock, busy)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows does not remove an open file
+            lock.unlink()
+        file.close()
+
+
+def _locked(lock: Path, busy: str) -> IO[bytes]:
+    while True:
+        file = lock.open("ab")
+        try:
+            _lock_file(file)
+        except (BlockingIOError, PermissionError):  # Linux and macOS, Windows
+            file.close()
+            raise BusyError(f"{busy} Wait for it to end, or choose another folder.") from None
+        # The holder before us may have removed the file between our opening and our locking it.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
+        file.close()
+
+
+if sys.platform == "win32":
+
+    def _lock_file(file: IO[bytes]) -> None:
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+
+    def _lock_file(file: IO[bytes]) -> None:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

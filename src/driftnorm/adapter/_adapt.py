@@ -1,0 +1,70 @@
+"""The front door: :func:`adapt` and :func:`list_methods`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import nn
+
+from driftnorm._internal.names import nearest
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.methods import METHODS, Method, build, options_of
+from driftnorm.recipe import Recipe
+
+__all__ = ["adapt", "list_methods"]
+
+_ENGINE_OPTIONS = tuple(
+    name
+    for name, parameter in inspect.signature(RecipeAdapter.__init__).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "method"
+)
+
+
+def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -> RecipeAdapter:
+    """Wrap a trained network so that it adapts to what it predicts on.
+
+    ``network`` itself is never changed (unless ``inplace=True``).
+
+    Args:
+        network: Any trained ``nn.Module``; most methods need batch-norm layers in it.
+        method: A name (:func:`list_methods` lists them), two joined by ``+``
+            (``"gprebn+rt3a"``), or a :class:`Recipe` of your own.
+        **options: Those of the method (``lr``, ``steps``, ``theta``, ...) and those of every
+            adapter (``guard``, ``on_bad_batch``, ``episodic``, ``reset_every``, ``classifier``,
+            ``logits``, ``channels_last``, ``seed``, ``inplace``; see :class:`RecipeAdapter`).
+
+    Returns:
+        An ``nn.Module`` to be called like the network.
+
+    Example:
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        >>> model = adapt(net.eval(), "gprebn")
+        >>> logits = model(torch.randn(32, 4))
+        >>> logits.shape
+        torch.Size([32, 3])
+    """
+    engine = {k: options.pop(k) for k in [*options] if k in _ENGINE_OPTIONS}
+    if isinstance(method, Recipe):
+        if options:
+            raise TypeError(
+                f"a Recipe has its options inside: change it with `dataclasses.replace`, "
+                f"got `{next(iter(options))}`."
+            )
+        return RecipeAdapter(network, method, **engine)
+    if not isinstance(method, str):
+        raise TypeError(f"`method` must be a name or a Recipe, got {type(method).__name__}.")
+    known = (*options_of(method), *_ENGINE_OPTIONS)
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"{method!r} has no option `{name}`.{nearest(name, known)} "
+                f"It takes: {', '.join(known)}."
+            )
+    return RecipeAdapter(network, build(method, options), method=method, **engine)
+
+
+def list_methods() -> dict[str, Method]:
+    """Every registered method by name; each knows its paper, its options and its recipe."""
+    return dict(METHODS)

@@ -1,0 +1,117 @@
+"""The contract: a network that predicts and adapts to what it sees.
+
+Everything that a batch changes is changed at once, when the batch is done. A bad batch, an
+exception or Ctrl-C is a batch that never was. From that one rule follow exact reset, exact resume,
+thread safety and the guard.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Adapter", "BatchReport"]
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What happened to one batch.
+
+    Attributes:
+        status: ``"adapted"``; ``"frozen"`` (answered without adapting); ``"bad"`` (answered by the
+            last good state, nothing changed); ``"guarded"`` (the guard stepped in, answered by the
+            source); ``"empty"``.
+        samples: Size of the batch.
+        entropy: Mean entropy of the network's predictions, as a share of its maximum; NaN if the
+            batch was not adapted to.
+        spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
+        loss: Value of the objective at the last step, if there was one.
+        reason: Why the batch was bad or guarded.
+        source: The source's logits on the first images of the batch, if the guard asked for them.
+    """
+
+    status: Literal["adapted", "frozen", "bad", "guarded", "empty"]
+    samples: int
+    entropy: float = float("nan")
+    spread: float = float("nan")
+    loss: float | None = None
+    reason: str = ""
+    source: Tensor | None = field(default=None, compare=False, repr=False)
+
+
+class Adapter(nn.Module):
+    """Wraps a trained network; call it like the network.
+
+    ``adapter(x)`` answers and adapts. Answers are detached; the wrapped network runs in evaluation
+    mode (no dropout, no stochastic depth) whatever ``train()`` was called. Calls from several
+    threads are served one after the other. Works inside ``torch.no_grad()`` and
+    ``torch.inference_mode()``.
+
+    ``state_dict()`` holds all that the stream changed (statistics, counters, parameters, optimiser,
+    centroids): loaded into an adapter of the same network and method, the stream goes on with
+    bit-identical results.
+
+    Attributes:
+        last: What happened to the last batch.
+    """
+
+    last: BatchReport | None
+
+    @abstractmethod
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer a batch, and adapt to it."""
+
+    @abstractmethod
+    def logits_in(self, answer: Any) -> Tensor:
+        """The logits in what a call returned."""
+
+    @property
+    @abstractmethod
+    def frozen(self) -> bool:
+        """Whether it answers without adapting."""
+
+    @property
+    @abstractmethod
+    def batches(self) -> int:
+        """How many batches it has adapted to since the start or the last reset."""
+
+    @property
+    @abstractmethod
+    def bad_batches(self) -> int:
+        """How many batches were refused."""
+
+    @property
+    @abstractmethod
+    def alarms(self) -> int:
+        """How many times the guard found adaptation harmful."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Back to the state in which the adapter was built, bit for bit."""
+
+    @abstractmethod
+    def freeze(self) -> Adapter:
+        """From now on, answer with the current state and do not adapt."""
+
+    @abstractmethod
+    def unfreeze(self) -> Adapter:
+        """Adapt again."""
+
+    @abstractmethod
+    def bake(self) -> nn.Module:
+        """An independent, plain network that answers as the frozen adapter does."""
+
+    @abstractmethod
+    def export_onnx(
+        self, path: str | Path, example: torch.Tensor, *, tolerance: float = 1e-3
+    ) -> float:
+        """Write the baked network as ONNX, checked against onnxruntime; returns the difference."""
+
+    @abstractmethod
+    def revert(self) -> nn.Module:
+        """The source network again; with ``inplace=True``, the very one that was given."""

@@ -1,0 +1,294 @@
+"""A network with adaptive batch-norm layers, and the three ways to ask it.
+
+``run`` adapts the statistics (a proposal, until the layers commit); ``settled`` answers with what
+was committed; ``source`` answers as the network did before anything was adapted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from driftnorm.adapter import _surgery as surgery
+from driftnorm.adapter._checks import own_tensor
+from driftnorm.adapter._layers import AdaptiveBatchNorm, Mode
+from driftnorm.adapter._probe import Layout, probe
+
+__all__ = ["Call", "ConvertedNetwork"]
+
+
+class _Batch(Enum):
+    """Stands in the arguments where the batch goes."""
+
+    HERE = 0
+
+
+class Call(NamedTuple):
+    """What the network is called with: the batch, and whatever else its ``forward`` takes.
+
+    Attributes:
+        x: The batch.
+        args: The arguments, with `_Batch.HERE` in the place of the batch.
+        kwargs: Likewise.
+        part_of: Samples of the batch that these are the first of; 0 if they are all.
+    """
+
+    x: Tensor
+    args: tuple[Any, ...] = (_Batch.HERE,)
+    kwargs: Mapping[str, Any] = {}
+    part_of: int = 0
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """A call with these arguments, which autograd may use; the first tensor is the batch."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return cls(own_tensor(args[0]))
+        leaves, form = tree_flatten((args, dict(kwargs)))
+        place = next((i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)), None)
+        if place is None:
+            kinds = ", ".join(type(leaf).__name__ for leaf in leaves) or "nothing"
+            raise TypeError(f"an adapter must be called with a batch, a tensor; got {kinds}.")
+        owned = [*map(own_tensor, leaves)]
+        x, owned[place] = owned[place], _Batch.HERE
+        return cls(x, *tree_unflatten(owned, form))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the batch is all that the network takes."""
+        return self.args == (_Batch.HERE,) and not self.kwargs
+
+    def first(self, count: int) -> Call:
+        """The first samples; all of them if other arguments may belong to the whole batch."""
+        if not self.is_plain:
+            return self
+        return Call(self.x[:count], part_of=len(self.x))
+
+    def put_to(self, network: nn.Module) -> Any:
+        """Call the network; with a copy, for it may change its input, and a batch runs twice."""
+        x = self.x.clone()
+        if self.is_plain:
+            return network(x)
+        args, kwargs = tree_map(
+            lambda leaf: x if leaf is _Batch.HERE else leaf, (self.args, self.kwargs)
+        )
+        return network(*args, **kwargs)
+
+    def channels_last(self) -> Call:
+        """The same batch in channels-last layout, if it has four axes."""
+        if self.x.dim() != 4:
+            return self
+        return self._replace(x=self.x.contiguous(memory_format=torch.channels_last))
+
+
+class ConvertedNetwork(nn.Module):
+    """Owns the copy of the network (or, in place, the network itself).
+
+    Args:
+        network: The trained network.
+        logits: Takes the logits out of what the network returns.
+        channels_last: Run in channels-last layout; ``None`` decides on the first batch.
+        inplace: Convert ``network`` itself.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        logits: Callable[[Any], Tensor] | None,
+        channels_last: bool | None,
+        inplace: bool,
+    ) -> None:
+        super().__init__()
+        network = getattr(network, "_orig_mod", network)  # what torch.compile wraps
+        self.inplace = inplace
+        if inplace and any(p.is_inference() for p in network.parameters()):
+            raise ValueError(
+                "`inplace=True` cannot train parameters that were made under "
+                "`torch.inference_mode()`; load the network outside of it, or adapt a copy."
+            )
+        self._training = {m: m.training for m in network.modules()} if inplace else {}
+        self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
+        surgery.find_batch_norms(network)  # complains before anything is copied or changed
+        self.network = network if inplace else _copied(network)
+        self._surgery = surgery.convert(self.network)
+        self.network.requires_grad_(False)
+        self.network.eval()
+        self._select_logits = logits
+        # In place, the caller's own parameters would change layout: only when asked.
+        self._channels_last = False if inplace and channels_last is None else channels_last
+        self._laid_out = False
+        self.features: tuple[Tensor, Tensor] | None = None
+        self._feature_hook: torch.utils.hooks.RemovableHandle | None = None
+
+    @property
+    def layers(self) -> dict[str, AdaptiveBatchNorm]:
+        """The adaptive layers by dotted name; a shared one under each of its names."""
+        return self._surgery.layers
+
+    @property
+    def kind(self) -> str:
+        """Class name of the network."""
+        return type(self.network).__name__
+
+    def train(self, mode: bool = True) -> ConvertedNetwork:
+        """Stays in evaluation mode: dropout and stochastic depth would spoil the predictions."""
+        super().train(mode)
+        self.network.eval()
+        return self
+
+    # ------------------------------------------------------------------ asking
+
+    def run(self, call: Call) -> tuple[Any, Tensor]:
+        """One adapting pass: the network's output, and the logits in it."""
+        for layer in self.layers.values():
+            layer.begin()
+        output = self._call(call)
+        return output, self.logits(output)
+
+    def settled(self, call: Call) -> Any:
+        """The output with the committed statistics and the current parameters."""
+        with self._mode("settled"), torch.no_grad():
+            return self._call(call)
+
+    def source(self, call: Call) -> Any:
+        """The output with the source statistics and the current parameters."""
+        with self._mode("source"), torch.no_grad():
+            return self._call(call)
+
+    def logits(self, output: Any) -> Tensor:
+        """The logits in an output of the network."""
+        logits = output if self._select_logits is None else self._select_logits(output)
+        if isinstance(logits, Tensor) and logits.dim() >= 2:
+            return logits
+        got = (
+            f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        )
+        raise TypeError(
+            f"expected logits of shape (N, K) or (N, K, ...) from {self.kind}, got {got}; "
+            f"pass `logits=` a function that takes them out of its output."
+        )
+
+    def _call(self, call: Call) -> Any:
+        try:
+            return call.put_to(self.network)
+        except (RuntimeError, ValueError) as error:
+            shape = (call.part_of or len(call.x), *call.x.shape[1:])
+            raise RuntimeError(
+                f"{self.kind} failed on a batch of shape {shape} and dtype {call.x.dtype}: {error}"
+            ) from error
+
+    @contextmanager
+    def _mode(self, mode: Mode) -> Iterator[None]:
+        for layer in self.layers.values():
+            layer.mode = mode
+        try:
+            yield
+        finally:
+            for layer in self.layers.values():
+                layer.mode = "adapt"
+
+    # ------------------------------------------------------------------ learning how it runs
+
+    def lay_out(self, call: Call) -> Call:
+        """Settle the memory layout on the first batch; returns the batch in it."""
+        if not self._laid_out:
+            if self._channels_last is None:
+                self._channels_last = self._prefers_channels_last(call.first(2))
+            elif self._channels_last:
+                _set_layout(self.network, torch.channels_last)
+            self._laid_out = True
+        return call.channels_last() if self._channels_last else call
+
+    def _prefers_channels_last(self, call: Call) -> bool:
+        """Switch to the layout that the kernels like best, where it changes nothing but speed."""
+        convolves = any(isinstance(m, nn.Conv2d) for m in self.network.modules())
+        if not convolves or call.x.dim() != 4 or call.x.device.type not in ("cpu", "cuda"):
+            return False
+        plain = self.logits(self.source(call))
+        _set_layout(self.network, torch.channels_last)
+        try:
+            moved = self.logits(self.source(call.channels_last()))
+            same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
+        except RuntimeError:  # for example a `.view` that needs the contiguous layout
+            same = False
+        if not same:
+            _set_layout(self.network, torch.contiguous_format)
+        return same
+
+    def discover(self, call: Call, classifier: str | None, needs_classifier: bool) -> Layout:
+        """Forward order of the layers and the classifier's name, from one pass."""
+        return probe(
+            self.network,
+            self.layers,
+            lambda: self.logits(self.source(call.first(2))),
+            classifier,
+            needs_classifier,
+        )
+
+    def watch(self, classifier: str | None) -> None:
+        """Keep what goes into and comes out of the classifier in ``features``; ``None`` stops."""
+        if self._feature_hook is not None:
+            self._feature_hook.remove()
+            self._feature_hook = None
+        if classifier is not None:
+            linear = self.network.get_submodule(classifier)
+            self._feature_hook = linear.register_forward_hook(self._take_features)
+
+    def _take_features(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        self.features = (inputs[0].detach(), output.detach())
+
+    # ------------------------------------------------------------------ leaving
+
+    def bake(self, classifier: str | None, weight: Tensor | None) -> nn.Module:
+        """A plain copy with the settled statistics and, if given, a new classifier weight."""
+        with self._unwatched(classifier):
+            baked = self._surgery.bake(self.network)
+        if classifier is not None and weight is not None:
+            surgery.set_linear(baked.get_submodule(classifier), weight)
+        return _set_layout(baked, torch.contiguous_format)
+
+    def source_copy(self, classifier: str | None) -> nn.Module:
+        """An independent copy with the original layers and the current parameters."""
+        with self._unwatched(classifier):
+            plain = self._surgery.reverted_copy(self.network)
+        return _set_layout(plain, torch.contiguous_format)
+
+    @contextmanager
+    def _unwatched(self, classifier: str | None) -> Iterator[None]:
+        """Without the hook, which would drag this object into a copy of the network."""
+        watched = self._feature_hook is not None
+        self.watch(None)
+        try:
+            yield
+        finally:
+            self.watch(classifier if watched else None)
+
+    def revert(self) -> nn.Module:
+        """Undo a conversion in place: original layers, modes and gradient flags."""
+        self.watch(None)
+        self._surgery.revert(self.network)
+        for module, training in self._training.items():
+            module.training = training
+        for parameter, wanted in self._gradients.items():
+            parameter.requires_grad_(wanted)
+        return self.network
+
+
+def _copied(network: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(network)
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{type(network).__name__} cannot be copied ({error}); adapt it with `inplace=True`, "
+            f"and `revert()` it afterwards."
+        ) from error
+
+
+def _set_layout(network: nn.Module, layout: torch.memory_format) -> nn.Module:
+    return network.to(memory_format=layout)  # type: ignore[call-overload, no-any-return]

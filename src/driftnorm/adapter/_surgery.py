@@ -1,0 +1,231 @@
+"""Find the batch-norm layers of any network, put adaptive ones in their place, and back.
+
+This is the only module that knows foreign batch-norm classes.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from driftnorm.adapter._layers import AdaptiveBatchNorm
+from driftnorm.functional import Moments
+
+__all__ = [
+    "Surgery",
+    "convert",
+    "describe_norms",
+    "find_batch_norms",
+    "set_linear",
+]
+
+_NORM = re.compile("norm(?!ali[sz])", re.IGNORECASE)
+_HOOKS = (
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+# Layers without trained parameters whose buffers play that part, known by name so that neither
+# torchvision nor timm nor detectron2 needs to be importable.
+_FROZEN = {"FrozenBatchNorm2d", "FrozenBatchNormAct2d"}
+
+
+@dataclass
+class Surgery:
+    """What was replaced.
+
+    Attributes:
+        layers: The adaptive layers; one that the network holds under several names has its first.
+        originals: The layers they stand for, under the same names.
+        places: Every dotted name at which a layer sits, and the name it has here.
+    """
+
+    layers: dict[str, AdaptiveBatchNorm]
+    originals: dict[str, nn.Module]
+    places: dict[str, str]
+
+    def put(self, network: nn.Module, modules: Mapping[str, nn.Module]) -> nn.Module:
+        """Set ``modules``, one for each layer, at every place of ``network``."""
+        for place, name in self.places.items():
+            _set(network, place, modules[name])
+        return network
+
+    def revert(self, network: nn.Module) -> nn.Module:
+        """Put the original layers back."""
+        following = {n: _following(o, self.layers[n]) for n, o in self.originals.items()}
+        return self.put(network, following)
+
+    def reverted_copy(self, network: nn.Module) -> nn.Module:
+        """An independent copy of ``network`` with the original layers."""
+        originals = {
+            n: _following(copy.deepcopy(o), self.layers[n]) for n, o in self.originals.items()
+        }
+        return self.put(copy.deepcopy(network), originals)
+
+    def bake(self, network: nn.Module) -> nn.Module:
+        """A copy of the adapted ``network`` with ordinary batch norm and the settled statistics.
+
+        The layers are of the classes that the network came with, so its state dict loads into the
+        same architecture anywhere.
+        """
+        plain = {name: _plain(layer, self.originals[name]) for name, layer in self.layers.items()}
+        _tie(plain, self.layers)
+        return self.put(copy.deepcopy(network), plain).eval().requires_grad_(False)
+
+
+def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
+    """Every batch-norm layer of ``network`` by dotted name, shared ones under each of their names.
+
+    Raises:
+        TypeError: For a subclass of batch norm with a ``forward`` of its own that is not known.
+    """
+    found = {}
+    for name, module in network.named_modules(remove_duplicate=False):
+        if isinstance(module, AdaptiveBatchNorm):
+            raise TypeError(
+                "this network is adapted already; `bake()` or `revert()` its adapter first."
+            )
+        if isinstance(module, _BatchNorm) or type(module).__name__ in _FROZEN:
+            _check_known(name, module)
+            found[name] = module
+    if "" in found:
+        raise TypeError(
+            f"the network is itself a {type(network).__name__}; put it in an nn.Sequential."
+        )
+    return found
+
+
+def convert(network: nn.Module) -> Surgery:
+    """Replace the batch-norm layers of ``network``, in place, by adaptive ones.
+
+    The source statistics stay the normalising ones until somebody chooses others, so the converted
+    network computes what it did before.
+    """
+    found = find_batch_norms(network)
+    first = {id(module): name for name, module in reversed([*found.items()])}
+    places = {place: first[id(module)] for place, module in found.items()}
+    originals = {name: found[name] for name in dict.fromkeys(places.values())}
+    surgery = Surgery({n: _adaptive(o) for n, o in originals.items()}, originals, places)
+    _tie(surgery.layers, originals)
+    surgery.put(network, surgery.layers)
+    return surgery
+
+
+def _tie(modules: Mapping[str, nn.Module], like: Mapping[str, nn.Module]) -> None:
+    """Where two modules of ``like`` share a parameter, let their successors share one too."""
+    successors: dict[int, Any] = {}
+    for name, module in modules.items():
+        for part in ("weight", "bias"):
+            own = getattr(module, part)
+            if own is not None:
+                shared = successors.setdefault(id(getattr(like[name], part)), own)
+                setattr(module, part, shared)
+
+
+def describe_norms(network: nn.Module) -> str:
+    """The normalisation layers of ``network`` in words, e.g. ``LayerNorm x25``."""
+    # "Normalized" and the like wrap a network; what normalises within it is named "...Norm...".
+    names = (type(m).__name__ for m in network.modules() if _NORM.search(type(m).__name__))
+    counted = Counter(names)
+    return ", ".join(f"{name} x{count}" for name, count in counted.most_common()) or "none"
+
+
+def set_linear(linear: nn.Module, weight: torch.Tensor) -> None:
+    """Give a linear classifier other weights, and nothing beside them: no bias of any kind."""
+    assert isinstance(linear, nn.Linear)
+    linear.weight.data = weight.detach().to(linear.weight.dtype, copy=True)
+    for name, parameter in linear.named_parameters():
+        if name != "weight":
+            parameter.data = torch.zeros_like(parameter)
+
+
+# Foreign modules are typed Any from here on: this is the border where attributes are probed.
+def _check_known(name: str, module: Any) -> None:
+    if any(nn.parameter.is_lazy(t) for t in (module.running_mean, module.weight)):
+        raise TypeError(
+            f"layer `{name}` is a {type(module).__name__} that has not seen its first batch; "
+            f"run one batch through the network before adapting it."
+        )
+    own_forward = type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    if own_forward and type(module).__name__ not in _FROZEN and not _is_timm_fused(module):
+        raise TypeError(
+            f"layer `{name}` is a {type(module).__module__}.{type(module).__qualname__}, a batch "
+            f"norm with a forward of its own that driftnorm cannot see into. Replace it by the "
+            f"torch layer it extends, followed by a module that does the rest."
+        )
+
+
+def _is_timm_fused(module: nn.Module) -> bool:
+    """Whether it is one of timm's batch norms, which also drop and activate."""
+    from_timm = type(module).__module__.split(".")[0] == "timm"
+    return from_timm and {"drop", "act"} <= set(module._modules)
+
+
+def _adaptive(original: Any) -> AdaptiveBatchNorm:
+    mean, var, weight, bias = (
+        original.running_mean,
+        original.running_var,
+        original.weight,
+        original.bias,
+    )
+    source = Moments(mean, var) if mean is not None and var is not None else None
+    known = next((t for t in (mean, weight) if t is not None), None)
+    channels = original.num_features if known is None else known.shape[0]
+    device = None if known is None else known.device
+    tail = nn.Sequential(original.drop, original.act) if _is_timm_fused(original) else None
+    layer = AdaptiveBatchNorm(weight, bias, source, channels, original.eps, tail, device)
+    for hooks in _HOOKS:
+        getattr(layer, hooks).update(getattr(original, hooks))
+    return layer.eval()
+
+
+def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
+    """The module on the device, and in the precision, that the network has moved to."""
+    kept = module.running_mean if module.weight is None else module.weight
+    cast = kept is not None and kept.dtype != layer.precision
+    dtype = layer.precision if cast else None
+    moved: nn.Module = module.to(device=layer.tracked_mean.device, dtype=dtype)
+    return moved
+
+
+@torch.no_grad()
+def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
+    plain: Any = _following(copy.deepcopy(original), layer)
+    values: list[tuple[str, torch.Tensor | None]] = [
+        ("weight", layer.weight),
+        ("bias", layer.bias),
+    ]
+    # Without source statistics and before any batch, the layer goes on using each batch's own.
+    has_statistics = layer.source is not None or layer.tracked.batches > 0
+    if has_statistics:
+        settled = layer.settled()
+        values += [("running_mean", settled.mean), ("running_var", settled.var)]
+    for name, value in values:
+        holder = getattr(plain, name)
+        if value is None:
+            continue
+        if holder is None:  # a layer without running statistics gets some
+            plain.register_buffer(name, value.detach().clone())
+        else:
+            holder.data = value.detach().to(holder.dtype, copy=True)
+    if has_statistics and isinstance(plain, _BatchNorm):
+        plain.track_running_stats = True
+    done: nn.Module = plain
+    return done
+
+
+def _set(network: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    network.get_submodule(parent)._modules[child] = module

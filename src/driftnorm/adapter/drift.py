@@ -1,0 +1,71 @@
+r"""How far the statistics that an adapter tracks are from the source's.
+
+Per channel, with the source's mean :math:`\mu_s` and deviation
+:math:`\sigma_s = \sqrt{v_s + \epsilon}` and the other's :math:`\mu_t`, :math:`\sigma_t`:
+
+.. math:: d = \sqrt{(\mu_t - \mu_s)^2 + (\sigma_t - \sigma_s)^2} \; / \; \sigma_s
+
+which is the 2-Wasserstein distance of the two Gaussians in units of the source's deviation: 0 for
+the same statistics, 1 where the mean is off by one deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftnorm.adapter._contract import Adapter
+from driftnorm.adapter._layers import AdaptiveBatchNorm
+from driftnorm.functional import Moments
+
+__all__ = ["channel_distance", "layer_distances"]
+
+_PREFIX = "converted.network."
+
+
+def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> Tensor:
+    """The distance of each channel, in deviations of the source."""
+    deviation = (source.var.double() + eps).sqrt()
+    other = (target.var.double() + eps).sqrt()
+    moved = (target.mean.double() - source.mean.double()).square()
+    return (moved + (other - deviation).square()).sqrt() / deviation
+
+
+def layer_distances(adapter: Adapter) -> dict[str, tuple[float, float] | None]:
+    """Mean and largest distance over the channels of each layer that has source statistics.
+
+    Only committed moments are read, so this costs next to nothing. None for a layer that has
+    tracked nothing, as with methods that keep the source's statistics.
+    """
+    found: dict[str, tuple[float, float] | None] = {}
+    moved: dict[str, AdaptiveBatchNorm] = {}
+    for name, layer in adapter.named_modules():
+        if isinstance(layer, AdaptiveBatchNorm) and layer.source is not None:
+            found[name.removeprefix(_PREFIX)] = None
+            if layer.tracked.batches:
+                moved[name.removeprefix(_PREFIX)] = layer
+    if moved:
+        found.update(zip(moved, _mean_and_largest([*moved.values()]), strict=True))
+    return found
+
+
+def _mean_and_largest(layers: list[AdaptiveBatchNorm]) -> Iterable[tuple[float, float]]:
+    """Of all layers in one go: the calls cost more than the numbers."""
+    sources = [source for layer in layers if (source := layer.source) is not None]
+    tracked = [Moments(*layer.tracked[:2]) for layer in layers]
+    widths = np.array([layer.num_features for layer in layers])
+    source = _joined(sources)
+    eps = source.mean.new_tensor(np.repeat([layer.eps for layer in layers], widths)).double()
+    each = channel_distance(source, _joined(tracked), eps).numpy()
+    first = widths.cumsum() - widths
+    means = np.add.reduceat(each, first) / widths
+    return zip(means.tolist(), np.maximum.reduceat(each, first).tolist(), strict=True)
+
+
+def _joined(parts: list[Moments]) -> Moments:
+    # To the CPU: not every device has float64.
+    means, variances = ([m.mean for m in parts], [m.var for m in parts])
+    return Moments(torch.cat(means).cpu(), torch.cat(variances).cpu())

@@ -1,0 +1,1 @@
+"""What measures: cells to rows."""

@@ -1,0 +1,251 @@
+"""Where a study's corrupted images come from: one interface over three kinds of data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol as Interface
+from typing import TypeAlias
+
+import numpy as np
+
+from driftnorm._internal.processes import end_if_stopped
+from driftnorm.bench.shift_names import shift_name
+from driftnorm.errors import DataError
+from driftnorm.images.cifar_c import holds_cifar_c, load_cifar_c
+from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
+from driftnorm.images.corrupted import SEVERITIES, corrupted
+from driftnorm.images.image_set import ImageSet, spread_positions
+from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imagenet_c
+from driftnorm.images.labelled import load_clean
+from driftnorm.images.pictures import PictureSet
+from driftnorm.images.provenance import read_provenance
+from driftnorm.shifts import SHIFTS, frost_source
+
+__all__ = ["Images", "Streams", "open_streams"]
+
+Images: TypeAlias = ImageSet | PictureSet
+
+_CHUNK = 512  # images corrupted between two looks at whether to stop: a moment's work
+_KNOWN = {"cifar-10": CIFAR10_CLASSES, "cifar-100": CIFAR100_CLASSES, "imagenet": None}
+
+
+class Streams(Interface):
+    """Corrupted images on request; severity 0 are the clean ones."""
+
+    @property
+    def label(self) -> str:
+        """What the data are called beside a number; ours are not the released pixels."""
+        ...
+
+    def shift(self, corruption: str) -> str:
+        """What a corruption is called in a row."""
+        ...
+
+    def holds(self, corruption: str, severity: int) -> bool:
+        """Whether there is such a stream."""
+        ...
+
+    def example(self, corruption: str, severity: int) -> Images:
+        """Images of the number and the kind that a stream has, at little cost."""
+        ...
+
+    def images(self, corruption: str, severity: int, seed: int) -> Images:
+        """The images as stored; the seed is that of the noise, where noise is drawn."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnTheFly:
+    """Clean images, corrupted when they are asked for."""
+
+    data: str
+    limit: int | None
+    frost: str | None
+    classes: tuple[str, ...] | None
+
+    @property
+    def _clean(self) -> Images:
+        return _clean(self.data, self.limit, self.classes)
+
+    @property
+    def label(self) -> str:
+        """Such as ``cifar-10-c (generated)``."""
+        return _label(_honest_name(self._clean.name, self._clean), seed=0)
+
+    def shift(self, corruption: str) -> str:
+        """The corruption, with frost's stand-in named; no pictures for frost are an error."""
+        return shift_name(corruption, frost_source(self.frost) if corruption == "frost" else None)
+
+    def holds(self, corruption: str, severity: int) -> bool:
+        """Every corruption can be made."""
+        return True
+
+    def example(self, corruption: str, severity: int) -> Images:
+        """The clean images."""
+        return self._clean
+
+    def images(self, corruption: str, severity: int, seed: int) -> Images:
+        """The clean images with a corruption."""
+        clean = self._clean
+        if not severity:
+            return clean
+        how = (corruption, severity, seed, self.frost)
+        if not isinstance(clean, ImageSet):
+            return corrupted(clean, *how)
+        parts = []
+        for start in range(0, len(clean), _CHUNK):
+            end_if_stopped()
+            parts.append(corrupted(clean.take(slice(start, start + _CHUNK)), *how))
+        pixels = np.concatenate([part.images for part in parts])
+        return replace(parts[0], images=pixels, labels=clean.labels, indices=clean.indices)
+
+
+@dataclass(frozen=True)
+class ReleasedArrays:
+    """A folder in the layout of CIFAR-10-C."""
+
+    data: str
+    limit: int | None
+
+    @property
+    def label(self) -> str:
+        """Such as ``cifar-10-c``, or ``cifar-10-c (generated)`` if the folder says so."""
+        held = ((c, s) for c in SHIFTS for s in SEVERITIES if self.holds(c, s))
+        first = next(held, None)
+        if first is None:
+            raise DataError(f"{self.data} holds labels.npy, but no corruption such as fog.npy.")
+        return _folder_label(self.data, self.images(*first, 0))
+
+    def shift(self, corruption: str) -> str:
+        """The corruption, with frost's stand-in named."""
+        return _folder_shift(self.data, corruption)
+
+    def holds(self, corruption: str, severity: int) -> bool:
+        """Whether the folder has it."""
+        return holds_cifar_c(self.data, corruption, severity)
+
+    def example(self, corruption: str, severity: int) -> Images:
+        """The memory-mapped rows."""
+        return self.images(corruption, severity, 0)
+
+    def images(self, corruption: str, severity: int, seed: int) -> Images:
+        """The rows of this severity."""
+        return load_cifar_c(self.data, corruption, severity, self.limit)
+
+
+@dataclass(frozen=True)
+class ReleasedPictures:
+    """Folders in the layout of ImageNet-C."""
+
+    data: str
+    limit: int | None
+    subset: str | None
+    classes: tuple[str, ...] | None
+
+    @property
+    def label(self) -> str:
+        """Such as ``imagenet-c``, with the name of the list if only its pictures are taken."""
+        first = next((c, s) for c in SHIFTS for s in SEVERITIES if self.holds(c, s))
+        label = _folder_label(self.data, self.images(*first, 0))
+        return label if self.subset is None else f"{label} ({Path(self.subset).stem})"
+
+    def shift(self, corruption: str) -> str:
+        """The corruption, with frost's stand-in named."""
+        return _folder_shift(self.data, corruption)
+
+    def holds(self, corruption: str, severity: int) -> bool:
+        """Whether the folders have it."""
+        return holds_imagenet_c(self.data, corruption, severity)
+
+    def example(self, corruption: str, severity: int) -> Images:
+        """The list of pictures."""
+        return self.images(corruption, severity, 0)
+
+    def images(self, corruption: str, severity: int, seed: int) -> Images:
+        """The pictures of this severity."""
+        return load_imagenet_c(
+            self.data,
+            corruption,
+            severity,
+            subset=self.subset,
+            count=self.limit,
+            classes=self.classes,
+        )
+
+
+def open_streams(
+    data: str,
+    limit: int | None = None,
+    frost: str | None = None,
+    subset: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> Streams:
+    """Tell from the files which kind of data a path holds.
+
+    Args:
+        data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures), a folder
+            in the layout of CIFAR-10-C, or one in the layout of ImageNet-C.
+        limit: Only so many images of each stream.
+        frost: Where frost's overlay pictures are, for clean images.
+        subset: A list of pictures to take, for ImageNet-C.
+        classes: Folder names of all classes in the order of the network's outputs, for pictures.
+    """
+    folder, names = Path(data), None if classes is None else tuple(classes)
+    if (folder / "labels.npy").exists():
+        if names is not None:
+            raise ValueError(f"`classes` are folders of pictures, but {data} holds arrays.")
+        return ReleasedArrays(data, limit)
+    if folder.is_dir() and any(_holds_corruption(place) for place in (folder, *_folders(folder))):
+        return ReleasedPictures(data, limit, subset, names)
+    if subset is not None:
+        raise ValueError(f"`subset` is a list of ImageNet-C's pictures, but {data} is none.")
+    return OnTheFly(data, limit, frost, names)
+
+
+def _holds_corruption(folder: Path) -> bool:
+    return any((folder / name / str(s)).is_dir() for name in SHIFTS for s in SEVERITIES)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()]
+
+
+def _label(clean: str, seed: int) -> str:
+    return f"{clean}-c (generated{f', seed {seed}' if seed else ''})"
+
+
+def _folder_label(data: str, images: Images) -> str:
+    """What a folder of corrupted images is called: generated, if `driftnorm corrupt` made it."""
+    made = read_provenance(Path(data))
+    if made is None:
+        return images.name.split("/")[0]
+    return _label(_honest_name(made.source, images), made.seed)
+
+
+def _folder_shift(data: str, corruption: str) -> str:
+    made = read_provenance(Path(data))
+    return shift_name(corruption, None if made is None else made.frost)
+
+
+def _honest_name(name: str, images: Images) -> str:
+    """The data's name, if it does not promise a data set that others have numbers for."""
+    if isinstance(images, PictureSet) and is_imagenet(images.classes):
+        return "imagenet"
+    genuine = isinstance(images, ImageSet) and _KNOWN.get(name) == images.classes
+    return f"own {name}" if name.lower() in _KNOWN and not genuine else name
+
+
+@lru_cache(maxsize=2)
+def _clean(data: str, limit: int | None, classes: tuple[str, ...] | None) -> Images:
+    images = load_clean(data)
+    if classes is not None:
+        if not isinstance(images, PictureSet):
+            raise ValueError(f"`classes` are folders of pictures, but {data} holds none.")
+        images = images.renumbered(classes)
+    if limit is not None and isinstance(images, PictureSet):
+        # Pictures are sorted by class: the first ones would all be of one.
+        return images.take(spread_positions(images.name, len(images), limit))
+    return images.first(limit)

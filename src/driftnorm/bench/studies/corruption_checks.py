@@ -1,0 +1,73 @@
+"""What is wrong with a study, found before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+
+from driftnorm._internal.names import nearest
+from driftnorm.bench.studies.corrupted_streams import Streams
+from driftnorm.errors import DataError
+from driftnorm.images.corrupted import SEVERITIES
+from driftnorm.shifts import SHIFTS
+
+__all__ = ["check_class_count", "check_corruptions", "check_there", "check_whole"]
+
+
+def check_corruptions(names: Sequence[str]) -> None:
+    """Refuse names that no corruption has."""
+    if not names:
+        raise ValueError("`corruptions` must name at least one.")
+    for name in names:
+        if name not in SHIFTS:
+            raise ValueError(
+                f"`corruptions`: there is no {name!r}.{nearest(name, SHIFTS)} "
+                f"Known: {', '.join(SHIFTS)}."
+            )
+
+
+def check_whole(name: str, numbers: Sequence[int], lowest: int, highest: int | None = None) -> None:
+    """Refuse numbers that are not whole, or not from ``lowest`` to ``highest``."""
+    allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+    if not numbers:
+        raise ValueError(f"`{name}` must have at least one number, {allowed}.")
+    for number in numbers:
+        try:
+            whole = index(number)
+        except TypeError:
+            raise TypeError(f"`{name}` must be whole numbers, got {number!r}.") from None
+        if whole < lowest or (highest is not None and whole > highest):
+            raise ValueError(f"`{name}` must be {allowed}, got {number}.")
+
+
+def check_there(
+    streams: Streams, data: str, corruptions: Sequence[str], severities: Sequence[int]
+) -> None:
+    """Refuse to begin with data that lack streams of the study."""
+    if all(streams.holds(c, s) for c in corruptions for s in severities):
+        return
+    if 0 in severities and not streams.holds(corruptions[0], 0):
+        raise DataError(
+            f"{data} holds corrupted images only: severity 0, the clean images, is not there. "
+            "Leave 0 out of `--severities`, or name the clean data as `--data`."
+        )
+    lacking = [(c, s) for c in corruptions for s in severities if not streams.holds(c, s)]
+    there = {s for c in SHIFTS for s in SEVERITIES if streams.holds(c, s)}
+    names = [c for c in SHIFTS if any(streams.holds(c, s) for s in SEVERITIES)]
+    corruption, severity = lacking[0]
+    raise DataError(
+        f"{data} lacks {len(lacking)} of the {len(corruptions) * len(severities)} streams, such as "
+        f"{corruption} at severity {severity}. It holds {', '.join(names)} at severities "
+        f"{' '.join(map(str, sorted(there)))}: say so with `--corruptions` and `--severities`, or "
+        "generate the rest with `driftnorm corrupt`."
+    )
+
+
+def check_class_count(model: str, outputs: int | None, data: str, classes: Sequence[str]) -> None:
+    """Refuse a network for another number of classes; None outputs cannot be judged."""
+    if outputs is not None and outputs != len(classes):
+        raise ValueError(
+            f"`model` {model} has {outputs} outputs, but {data} has {len(classes)} classes: give "
+            "a network that was trained on these classes, or for folders of pictures `--classes` "
+            "FILE, which names the class folder of every output, one a line."
+        )

@@ -1,0 +1,169 @@
+"""Corruption x severity x method x seed: every cell one row, each stream corrupted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from driftnorm._internal.launch import Launcher, serial
+from driftnorm._internal.scratch import remove_leftovers
+from driftnorm.adapter.guard import Policy
+from driftnorm.bench.protocol import Protocol, stream_order
+from driftnorm.bench.rows import Cell, Failure, Row, RowStore
+from driftnorm.bench.shift_names import corruption_of
+from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
+from driftnorm.bench.studies.corruption_cells import Task, batches, give_up, measure
+from driftnorm.bench.studies.corruption_checks import (
+    check_class_count,
+    check_corruptions,
+    check_there,
+    check_whole,
+)
+from driftnorm.bench.studies.subject import open_subject, outputs_of, subject_name
+from driftnorm.images.image_set import ImageSet
+from driftnorm.methods.spec import MethodSpec
+from driftnorm.shifts import CORRUPTIONS
+
+__all__ = ["Study", "batches"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is measured on what.
+
+    Attributes:
+        data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures),
+            corrupted on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
+        model: As `driftnorm.models.load` takes it.
+        weights: Its weights, if the name alone does not bring them.
+        methods: Each with its options.
+        corruptions: Which of them, in this order.
+        severities: 1 to 5; 0 is the clean data.
+        limit: Only so many images of each stream.
+        batch_size: Images a batch.
+        seeds: Seed 0 streams arrays as they are stored; another one shuffles them, and draws
+            other noise. Pictures in class folders are always shuffled.
+        optimising: For methods that take gradient steps and do not say otherwise; see `presets`.
+        frost: Where frost's overlay pictures are.
+        subset: A list of ImageNet-C's pictures to take.
+        classes: Of pictures: the folder names of all classes, in the order of the outputs.
+        pretrained: Take the weights that timm or torchvision publish for the model.
+        guard: Off by default: the paper's methods have none.
+        name: Of the study, for the rows.
+    """
+
+    data: str
+    model: str
+    weights: str | None
+    methods: tuple[MethodSpec, ...]
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    limit: int | None = None
+    batch_size: int = 200
+    seeds: tuple[int, ...] = (0,)
+    optimising: tuple[tuple[str, Any], ...] = ()
+    frost: str | None = None
+    subset: str | None = None
+    classes: tuple[str, ...] | None = None
+    pretrained: bool = False
+    guard: Policy = "off"
+    name: str = "robustness"
+
+    def __post_init__(self) -> None:
+        check_corruptions(self.corruptions)
+        check_whole("severities", self.severities, 0, 5)
+        check_whole("seeds", self.seeds, 0)
+        check_whole("batch_size", (self.batch_size,), 1)
+        if self.limit is not None:
+            check_whole("limit", (self.limit,), 1)
+
+    def cells(self) -> list[Cell]:
+        """Every measurement, those of one stream next to each other.
+
+        Raises:
+            ValueError: The data lack some of the streams, or the network is not for them.
+            FileNotFoundError: Data, or the pictures of frost, are not there.
+        """
+        streams = self._streams
+        label = streams.label
+        check_there(streams, self.data, self.corruptions, self.severities)
+        example = streams.example(self.corruptions[0], max(self.severities))
+        self._check_classes(label, example)
+        digest = open_subject(self.model, self.weights, self.pretrained).digest
+        shown = {name: streams.shift(name) for name in self.corruptions if any(self.severities)}
+        return [
+            Cell(
+                study=self.name,
+                model=f"{subject_name(self.model)}@{digest}",
+                shift=shift,
+                severity=severity,
+                method=str(method),
+                protocol=self._protocol(label, example, severity, seed, method),
+                seed=seed,
+                options=self._options(method),
+            )
+            for seed in self.seeds
+            for severity in self.severities
+            for shift in (shown.values() if severity else ("clean",))
+            for method in self.methods
+        ]
+
+    def _check_classes(self, label: str, example: Images) -> None:
+        first = example.first(1)
+        one = first if isinstance(first, ImageSet) else first.load()
+        height, width = one.images.shape[1:3]
+        outputs = outputs_of(self.model, self.weights, self.pretrained, height, width)
+        check_class_count(self.model, outputs, label, example.classes)
+
+    def _protocol(
+        self, label: str, images: Images, severity: int, seed: int, method: MethodSpec
+    ) -> Protocol:
+        recipe = self.complete(method).recipe()
+        return Protocol(
+            data=label,
+            count=len(images),
+            batch_size=self.batch_size,
+            severities=(severity,),
+            order="shuffled" if _shuffles(images, seed) else "as stored",
+            steps=recipe.steps,
+            predict=recipe.predict,
+            seeds=(seed,),
+        )
+
+    def _options(self, method: MethodSpec) -> tuple[tuple[str, Any], ...]:
+        guarded = () if self.guard == "off" else (("guard", self.guard),)
+        return guarded + (self.optimising if method.recipe().needs_backward else ())
+
+    def complete(self, method: MethodSpec) -> MethodSpec:
+        """The method with the study's options for those that take gradient steps."""
+        own = tuple((name, value) for name, value in self._options(method) if name != "guard")
+        return method.with_defaults(own)
+
+    def run(
+        self, store: RowStore, launcher: Launcher = serial, workers: int = 1
+    ) -> Iterator[Row | Failure]:
+        """Measure what the store does not have; yields a row or a failure for each cell."""
+        remove_leftovers(store.folder)
+        missing = [cell for cell in self.cells() if not store.has(cell)]
+        streams = groupby(missing, key=lambda cell: (cell.seed, cell.severity, cell.shift))
+        tasks = (Task(self, store.folder, tuple(cells)) for _, cells in streams)
+        for _, results in launcher(measure, tasks, workers, give_up):
+            yield from results
+
+    @property
+    def _streams(self) -> Streams:
+        return open_streams(self.data, self.limit, self.frost, self.subset, self.classes)
+
+    def images(self, cell: Cell) -> Images:
+        """The stream's images, in their order."""
+        corruption = corruption_of(cell.shift)
+        chosen = self._streams.images(corruption, cell.severity, cell.seed)
+        if not _shuffles(chosen, cell.seed):
+            return chosen
+        return chosen.take(stream_order(len(chosen), cell.seed))
+
+
+def _shuffles(images: Images, seed: int) -> bool:
+    return seed != 0 or not isinstance(images, ImageSet)

@@ -1,0 +1,50 @@
+"""Which hyper-parameters of the test-time methods are tried, and chosen on source validation.
+
+T3A's grids: rho (multiple of the trained learning rate) x delta (steps), M supports; the paper adds
+theta, of which it prints no values, and alpha-BN's alpha. ``short`` grids fit small machines.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from driftnorm.bench.vocabulary import GridSize, Settings
+from driftnorm.methods import options_of
+from driftnorm.methods.spec import parse_method
+
+__all__ = ["settings_of"]
+
+_VALUES: dict[GridSize, dict[str, tuple[Any, ...]]] = {
+    "full": {
+        "rho": (0.1, 1, 10),
+        "steps": (1, 3),
+        "theta": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+        "target_weight": (0.1, 0.3, 0.5, 0.7, 0.9),
+        "supports": (1, 5, 20, 50, 100, -1),
+    },
+    "short": {
+        "rho": (1, 10),
+        "steps": (1,),
+        "theta": (0.3, 0.7, 1.0),
+        "target_weight": (0.1, 0.3, 0.5, 0.7, 0.9),
+        "supports": (1, 20, 100, -1),
+    },
+    "single": {"rho": (10,), "steps": (1,)},
+}
+
+
+def settings_of(method: str, size: GridSize = "full") -> tuple[Settings, ...]:
+    """Every setting of a method that is tried; those its own word fixes are left alone.
+
+    >>> settings_of("t3a", "short")
+    ((('supports', 1),), (('supports', 20),), (('supports', 100),), (('supports', -1),))
+    """
+    word = parse_method(method)
+    fixed = {name for name, _ in word.options}
+    if "statistics" in fixed or "momentum" in fixed:
+        fixed.add("theta")  # a row of an ablation is about the statistics themselves
+    known = options_of(word.name)
+    names = [name for name in _VALUES[size] if name in known and name not in fixed]
+    values = [_VALUES[size][name] for name in names]
+    return tuple(tuple(zip(names, chosen, strict=True)) for chosen in product(*values))

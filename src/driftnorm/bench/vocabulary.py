@@ -1,0 +1,38 @@
+"""Words that studies write into rows and views look for; nothing here needs torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+__all__ = [
+    "ABLATIONS",
+    "FINE_TUNED",
+    "FIXED_FEATURES",
+    "MAIN",
+    "TENT_ON_SOURCE",
+    "TENT_STOPPED",
+    "GridSize",
+    "Settings",
+]
+
+FINE_TUNED = "fine-tuned"
+"""Study name of rows whose network was fine-tuned on all corruptions but the one it met."""
+FIXED_FEATURES = ", fixed features"
+TENT_ON_SOURCE = "tent:gradient=detached,statistics=source"
+TENT_STOPPED = "tent:gradient=detached"
+
+Settings: TypeAlias = tuple[tuple[str, Any], ...]
+GridSize: TypeAlias = Literal["full", "short", "single"]
+
+MAIN = ("source", "tent", "alpha-bn", "pl-c", "shot", "t3a", "gprebn", "gprebn+rt3a")
+ABLATIONS = (
+    "source",
+    "tent:gradient=detached,statistics=source",
+    "gprebn:statistics=source",
+    "tent:gradient=detached",
+    "tent",
+    "bn",
+    "bn:running=True",
+    "gprebn",
+    "gprebn:momentum=0.1",
+)

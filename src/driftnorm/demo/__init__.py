@@ -1,1 +1,0 @@
-"""The main job on data that come with the package: train, shift, adapt, measure."""

@@ -1,0 +1,225 @@
+"""The diagnosis as data, its sentence, and its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from driftnorm.adapter._checks import normalizes_input
+from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
+from driftnorm.diagnosis.findings import DOUBTS, Finding, find
+from driftnorm.diagnosis.inventory import Inventory, take_inventory
+from driftnorm.diagnosis.trial import METHODS, Batch, DryRun, dry_run
+from driftnorm.views.table import Column, Table
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What was found about a network and images.
+
+    Attributes:
+        inventory: The batch-norm layers.
+        run: What was measured: drift, and each method's trial.
+        findings: Warnings, the severe ones first.
+        outcome: What adapting will do: ``"help"``; help a ``"little"``; ``"no need"`` (the data are
+            as in training); ``"no help"`` (they are not, but statistics do not mend it);
+            ``"harm"``; ``"unclear"``; ``"mend"`` something first.
+        advice: What to choose, and why.
+    """
+
+    inventory: Inventory
+    run: DryRun
+    findings: tuple[Finding, ...]
+    outcome: Outcome
+    advice: tuple[Advice, ...]
+
+    def verdict(self) -> str:
+        """The answer in one sentence."""
+        if self.outcome == "mend":
+            first = self.findings[0]
+            answer = "Nothing to adapt" if first.kind == "no-batch-norm" else _ANSWERS["mend"]
+            return f"{answer}: {first.text}"
+        reason = next((f.text for f in self.findings if f.kind in (*DOUBTS, "folder-order")), "")
+        if self.outcome == "unclear" and reason:
+            return f"Unclear: {reason}"
+        if self.outcome == "unclear" and self.run.trials[0].accuracy is not None:
+            return f"Unclear with so few labelled images: {self._evidence()}."
+        return f"{_ANSWERS[self.outcome]}: {self._evidence()}."
+
+    def _evidence(self) -> str:
+        if self.outcome == "harm" and any(f.kind == "class-order" for f in self.findings):
+            return "they come ordered by class, which misleads statistics; shuffle them first"
+        source, drift = self.run.trials[0], self.run.drift.mean
+        where = "there are no source statistics to compare with"
+        if not math.isnan(drift):
+            where = f"statistics are {drift:.2f} deviations from the source's"
+        best = max(self.run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
+        if source.accuracy is not None and best.accuracy is not None and best.gain is not None:
+            low, high = 100 * best.gain.low, 100 * best.gain.high
+            return (
+                f"{where}, and {best.method} is right on {best.accuracy:.1%} of the labelled "
+                f"images, the source on {source.accuracy:.1%} (difference {low:+.1f} to "
+                f"{high:+.1f} points)"
+            )
+        adapted = evidence(self.run)
+        return (
+            f"{where}; with the data's own, entropy goes from {source.entropy:.2f} to "
+            f"{adapted.entropy:.2f} and class spread from {source.spread:.2f} to "
+            f"{adapted.spread:.2f} (shares of their maximum)"
+        )
+
+    def to_json(self) -> str:
+        """Everything, as JSON; what is not a number is null."""
+        facts = {
+            "verdict": self.verdict(),
+            "outcome": self.outcome,
+            "findings": [dataclasses.asdict(finding) for finding in self.findings],
+            "advice": [dataclasses.asdict(advice) for advice in self.advice],
+            "inventory": dataclasses.asdict(self.inventory),
+            "drift_mean": self.run.drift.mean,
+            "drift_chance": self.run.drift.chance,
+            **dataclasses.asdict(self.run),
+        }
+        return json.dumps(_plain(facts), allow_nan=False)
+
+    def tables(self, most_layers: int | None = None) -> tuple[Table, ...]:
+        """The methods, the agreement between them, and the layers (only the most drifted ones)."""
+        return (self._methods(), self._agreement(), self._layers(most_layers))
+
+    def _methods(self) -> Table:
+        labelled = self.run.trials[0].accuracy is not None
+        columns = [
+            Column("method"),
+            Column("entropy", decimals=3),
+            Column("spread", decimals=3),
+            Column("classes", decimals=0),
+            Column("alarms", decimals=0),
+            Column("moved, %", decimals=2),
+        ]
+        rows: list[tuple[str | float | None, ...]] = [
+            (t.method, t.entropy, t.spread, t.predicted, t.alarms, 100 * t.moved)
+            for t in self.run.trials
+        ]
+        if labelled:
+            columns += [Column("accuracy, %", "highest"), Column("gain"), Column("95 %")]
+            for index, trial in enumerate(self.run.trials):
+                gain = trial.gain
+                score = None if trial.accuracy is None else 100 * trial.accuracy
+                margin = (
+                    None if gain is None else f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+                )
+                rows[index] += (score, None if gain is None else 100 * gain.value, margin)
+        note = (
+            f"{self.run.images} images in {len(self.run.batch_sizes)} batches of up to "
+            f"{max(self.run.batch_sizes)}; entropy of the predictions and spread of the predicted "
+            "classes as shares of their maximum; each image answered when it came."
+        )
+        return Table("What adapting changes", tuple(columns), tuple(rows), note)
+
+    def _agreement(self) -> Table:
+        names = [trial.method for trial in self.run.trials]
+        rows: list[tuple[str | float | None, ...]] = [
+            (trial.method, *(100 * trial.agreement[name] for name in names))
+            for trial in self.run.trials
+        ]
+        columns = (Column("method"), *map(Column, names))
+        return Table("Images with the same predicted class, in %", columns, tuple(rows))
+
+    def _layers(self, most: int | None) -> Table:
+        drift = {layer.name: layer for layer in self.run.drift.layers}
+        layers = self.inventory.layers
+        title = "Batch-norm layers"
+        if most is not None and len(layers) > most:
+            worst = sorted(drift.values(), key=lambda layer: -layer.mean)[:most]
+            kept = {layer.name for layer in worst} or {layer.name for layer in layers[:most]}
+            layers = tuple(layer for layer in layers if layer.name in kept)
+            title += f", the {len(layers)} most drifted of {len(self.inventory.layers)}"
+        columns = (
+            Column("layer"),
+            Column("kind", align="left"),
+            Column("channels", decimals=0),
+            Column("affine", align="left"),
+            Column("statistics", align="left"),
+            Column("distance", decimals=3),
+            Column("largest", decimals=2),
+            Column("by chance", decimals=3),
+        )
+        rows: list[tuple[str | float | None, ...]] = []
+        for layer in layers:
+            far = drift.get(layer.name)
+            affine = "frozen" if layer.frozen else "yes" if layer.affine else "no"
+            distances = (None, None, None) if far is None else (far.mean, far.largest, far.chance)
+            rows.append(
+                (layer.name, layer.kind, layer.channels, affine, layer.statistics, *distances)
+            )
+        note = (
+            f"{self.inventory.summary()} Distance of the data's statistics from the source's: per "
+            "channel the Wasserstein "
+            "distance of Gaussians, sqrt((difference of means)² + (difference of deviations)²) / "
+            "deviation in training; mean and largest over channels; and what so few images give "
+            "by chance."
+        )
+        return Table(title, columns, tuple(rows), note)
+
+
+_ANSWERS: dict[Outcome, str] = {
+    "help": "Adaptation will help, if the images are as varied as they seem",
+    "little": "Adaptation makes little difference",
+    "no need": "No need to adapt",
+    "no help": "The data have drifted, but adapting batch norm is not likely to help",
+    "harm": "Do not adapt to these images as they come",
+    "unclear": "Unclear without labels on some images",
+    "mend": "No verdict yet",
+}
+
+
+def diagnose(
+    network: nn.Module,
+    batches: Iterable[Tensor | Batch],
+    *,
+    methods: Sequence[str] = METHODS,
+    most_batches: int = 20,
+    folders: Sequence[str] = (),
+) -> Diagnosis:
+    """Finds out whether adapting a network to images will help.
+
+    Args:
+        network: Never changed; takes the batches as they are.
+        batches: Batches of images (N, C, H, W), or pairs of images and labels (class numbers, -1
+            where unknown; they are counted with, and never shown to a method). Read once.
+        methods: What to try beside the network as it is; with options as in "bn:running=True".
+        most_batches: So many batches are looked at.
+        folders: Of each image, if known, to see whether the images come folder by folder; read at
+            the end, so it may grow as the batches are read.
+
+    Returns:
+        Inventory, drift, trials, findings and advice.
+    """
+    if most_batches < 1:
+        raise ValueError(f"`most_batches` must be at least 1, got {most_batches}.")
+    if not methods:
+        raise ValueError("`methods` must name at least one method to try.")
+    inventory = take_inventory(network)
+    pairs = ((b, None) if isinstance(b, Tensor) else b for b in batches)
+    run = dry_run(network, pairs, methods, most_batches, folders)
+    findings = find(inventory, run, normalizes_input(network))
+    outcome = decide(run, findings)
+    return Diagnosis(inventory, run, findings, outcome, advise(run, inventory, findings, outcome))
+
+
+def _plain(value: Any) -> Any:
+    """Without NaN and infinity, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,119 @@
+"""Pictures in a tar archive, as webdataset writes them: read once through, never unpacked."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from typing_extensions import Self
+
+from driftnorm.errors import DataError
+from driftnorm.images.contents import Content, Raw, Segment, Unreadable, is_picture_name
+from driftnorm.images.stream import Inputs, Survey
+
+__all__ = ["Archive"]
+
+LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
+LONGEST_LABEL = 1000  # bytes
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+
+
+class _Member(tarfile.TarInfo):
+    """Headers that cannot be read are errors: tarfile takes all but the first for a clean end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, as it should be
+            raise
+        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("it lacks its end") from error
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"a damaged header ({error})") from error
+
+
+class Archive(Inputs):
+    """The pictures of a tar archive in its own order; other members are left out."""
+
+    kind: ClassVar[str] = "archive"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        try:
+            with tarfile.open(path, "r:"):
+                self._compressed = False
+        except tarfile.ReadError:
+            self._compressed = True
+        first = next(iter(self.raw()), None)
+        if first is None:
+            raise DataError(f"{path} holds no pictures: no member's name ends as pictures do.")
+        if first.name == str(path):
+            assert isinstance(first.content, Unreadable)
+            raise DataError(f"{path} is no tar archive, or a damaged one: {first.content.reason}.")
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The pictures; an archive that ends too soon has an unreadable last one."""
+        return islice(self._members(starting_at), starting_at, None)
+
+    def survey(self) -> Survey:
+        """Only reading the whole archive would tell."""
+        return Survey(None)
+
+    def own_labels(self) -> dict[str, str]:
+        """The ``.cls`` files: one beside each picture, alike up to the first dot of its name."""
+        labels: dict[str, str] = {}
+        pictures: list[str] = []
+        with suppress(*_DAMAGE):  # labels up to there; the stream of pictures tells of the damage
+            for archive, member in self._entries():
+                if is_picture_name(member.name):
+                    pictures.append(member.name)
+                elif member.name.endswith(".cls") and member.isreg():
+                    stream = archive.extractfile(member)
+                    assert stream is not None  # it is a regular file
+                    text = stream.read(LONGEST_LABEL).decode("utf-8", "replace")
+                    labels[_key(member.name)] = text.strip()
+        return {name: labels[_key(name)] for name in pictures if _key(name) in labels}
+
+    def _entries(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+        mode: Literal["r|*", "r:"] = "r|*" if self._compressed else "r:"
+        with tarfile.open(self.path, mode, tarinfo=_Member) as archive:
+            while (member := archive.next()) is not None:
+                # Or it remembers every member it has seen.
+                archive.members = []  # type: ignore[attr-defined]
+                yield archive, member
+
+    def _members(self, needed_from: int) -> Iterator[Raw]:
+        seen = 0
+        try:
+            for archive, member in self._entries():
+                if not member.isdir() and is_picture_name(member.name):
+                    skipped = seen < needed_from
+                    seen += 1
+                    yield Raw(member.name, b"" if skipped else self._content(archive, member))
+        except _DAMAGE as error:
+            why = f"the archive cannot be read on: {error}"
+            yield Raw(str(self.path), Unreadable(why, and_more=True))
+
+    def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
+        if not member.isreg() or member.issparse():
+            return Unreadable("a link or a special member of the archive, not a file")
+        if member.size > LARGEST_MEMBER:
+            return Unreadable(f"{member.size:,} bytes are too many for a picture")
+        if not self._compressed:
+            return Segment(self.path, member.offset_data, member.size)
+        stream = archive.extractfile(member)
+        assert stream is not None  # it is a regular file
+        return stream.read()
+
+
+def _key(name: str) -> str:
+    """What the files of one sample share: the path up to the first dot of the last part."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]

@@ -1,0 +1,188 @@
+"""Images in an ``.npy`` or ``.npz`` array, read one by one: never the whole array."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy_format
+
+from driftnorm.errors import DataError
+from driftnorm.images.contents import Raw, Unreadable
+from driftnorm.images.npy import open_npy
+from driftnorm.images.stream import Inputs, Survey
+
+__all__ = ["ArrayFile"]
+
+_CHANNELS = (1, 3, 4)
+FEW = 8  # images that are looked at before the others
+_LABELS = "labels"
+
+
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: np.dtype[Any]
+
+
+class ArrayFile(Inputs):
+    """Images (N, H, W, C), (N, C, H, W) or (N, H, W): whole numbers, or floats in [0, 1].
+
+    Of an ``.npz`` the array ``images`` is taken, or the only one that can hold images. Images are
+    named by their position.
+    """
+
+    kind: ClassVar[str] = "array"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if path.suffix.lower() == ".npz":
+            self._member: str | None = _images_in(path)
+        else:
+            self._member = None
+            open_npy(path)  # says what is wrong with a damaged file
+        with self._open() as stream:
+            self._header = _read_header(path, stream)
+        shape, fortran_order, dtype = self._header
+        if not _may_be_images(self._header):
+            raise DataError(
+                f"{path} must hold numbers of the shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
+                f"got {dtype} of shape {shape}."
+            )
+        if len(shape) == 3 and shape[2] in (3, 4):
+            raise DataError(
+                f"{path} holds one picture of the shape {shape}, not several: save "
+                "`images[None]` if that is all there is."
+            )
+        if 0 in shape:
+            raise DataError(f"{path} holds no images: its shape is {shape}.")
+        if fortran_order:
+            raise DataError(
+                f"{path} is stored in Fortran order and cannot be read image by image; save "
+                "`numpy.ascontiguousarray(images)`."
+            )
+        self._check_range()
+
+    def survey(self) -> Survey:
+        """As the header says."""
+        return Survey(self._header.shape[0])
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The images, named 0, 1, ..."""
+        shape, _, dtype = self._header
+        size = prod(shape[1:]) * dtype.itemsize
+        with self._open() as stream:
+            _read_header(self.path, stream)
+            stream.seek(min(starting_at, shape[0]) * size, 1)
+            for position in range(starting_at, shape[0]):
+                try:
+                    data = stream.read(size)
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                    why = f"the file cannot be read on: {error}"
+                    yield Raw(str(position), Unreadable(why, and_more=True))
+                    return
+                if len(data) < size:
+                    why = "the file ends before this image"
+                    yield Raw(str(position), Unreadable(why, and_more=True))
+                    return
+                yield Raw(str(position), self._laid_out(data))
+
+    def own_labels(self) -> dict[str, str]:
+        """The array ``labels`` of an ``.npz``: numbers or names of classes."""
+        if self._member is None:
+            return {}
+        with np.load(self.path) as arrays:
+            if _LABELS not in arrays:
+                return {}
+            labels = arrays[_LABELS]
+        count = self._header.shape[0]
+        if labels.shape != (count,) or labels.dtype.kind not in "iuU":
+            raise DataError(
+                f"{self.path}: `{_LABELS}` must hold one class number or name for each of the "
+                f"{count} images, got {labels.dtype} of shape {labels.shape}."
+            )
+        return {str(position): str(label) for position, label in enumerate(labels)}
+
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        if self._member is None:
+            with self.path.open("rb") as stream:
+                yield stream
+        else:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self._member) as member:
+                yield member
+
+    def _laid_out(self, data: bytes) -> npt.NDArray[Any]:
+        """One image as (H, W, C)."""
+        shape: Any = self._header.shape[1:]
+        image: npt.NDArray[Any] = np.frombuffer(data, self._header.dtype).reshape(shape)
+        if image.ndim == 2:
+            return image[:, :, None]
+        return image if image.shape[2] in _CHANNELS else image.transpose(1, 2, 0)
+
+    def _check_range(self) -> None:
+        """Numbers of another scale are so in every image: say it at once."""
+        few = [raw.content for raw in islice(self.raw(), FEW)]
+        first = few[0]
+        if self._header.dtype.kind == "u" and self._header.dtype.itemsize == 2:
+            highest = max((int(c.max()) for c in few if isinstance(c, np.ndarray)), default=0)
+            if 0 < highest <= 255:
+                raise DataError(
+                    f"{self.path}: numbers of 16 bits go up to 65535, but the first {len(few)} "
+                    f"images go up to {highest}: save them as uint8 if they are bytes."
+                )
+        if isinstance(first, np.ndarray) and first.dtype.kind == "f":
+            low, high = float(first.min()), float(first.max())
+            if not (low >= 0 and high <= 1):
+                raise DataError(
+                    f"{self.path}: floats must lie in [0, 1] (the network normalises by itself), "
+                    f"got {low:.4g} to {high:.4g} in the first image."
+                )
+
+
+def _images_in(path: Path) -> str:
+    """The name of the member of an ``.npz`` that holds the images."""
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is truncated or no .npz file: it lacks a zip directory.")
+    with zipfile.ZipFile(path) as archive:
+        members = [name for name in archive.namelist() if name.endswith(".npy")]
+        if "images.npy" in members:
+            return "images.npy"
+        fitting = []
+        for name in members:
+            with archive.open(name) as stream:
+                if _may_be_images(_read_header(path, stream)):
+                    fitting.append(name)
+    if len(fitting) != 1:
+        held = ", ".join(name.removesuffix(".npy") for name in members) or "nothing"
+        raise DataError(
+            f"{path} must hold an array `images`, or only one array of images; it holds {held}."
+        )
+    return fitting[0]
+
+
+def _read_header(path: Path, stream: IO[bytes]) -> _Header:
+    readers = {
+        (1, 0): npy_format.read_array_header_1_0,
+        (2, 0): npy_format.read_array_header_2_0,
+    }
+    try:
+        version = npy_format.read_magic(stream)
+        return _Header(*readers[version](stream))
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} holds no array, or a damaged one: {error}.") from error
+
+
+def _may_be_images(header: _Header) -> bool:
+    shape = header.shape
+    if header.dtype.kind not in "uifb":
+        return False
+    return len(shape) == 3 or (len(shape) == 4 and (shape[3] in _CHANNELS or shape[1] in _CHANNELS))

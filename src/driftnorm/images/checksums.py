@@ -1,0 +1,95 @@
+"""Whether a folder holds a data set, whole and unchanged, and what is wrong with it if not."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from driftnorm._internal.progress import Report, no_report
+from driftnorm.images.download.catalogue import Dataset, File
+from driftnorm.images.image_set import find_home
+
+__all__ = ["Problem", "check_folder"]
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a folder."""
+
+    kind: Literal["missing", "stray", "damaged", "wrong size", "wrong checksum"]
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}" + f" ({self.detail})" * bool(self.detail)
+
+
+def check_folder(
+    dataset: Dataset,
+    folder: str | os.PathLike[str],
+    progress: Report = no_report,
+) -> list[Problem]:
+    """Compare every file of a folder with what the data set's table says.
+
+    Args:
+        dataset: What should be there.
+        folder: Where. The folder in which archives keep the files may be within it. Files may be
+            gzipped one by one; their content is what counts.
+        progress: Called with what is being done, bytes done, and bytes in all.
+
+    Returns:
+        Everything that is missing, that does not belong there, or that has another size or
+        checksum; nothing for a sound folder.
+    """
+    names = tuple(file.name + end for file in dataset.files for end in ("", ".gz"))
+    home = find_home(Path(folder), dataset.homes, names)
+    if not home.is_dir():
+        return [Problem("missing", str(home), "there is no such folder")]
+    problems, expected, done = [], set(), 0
+    for file in dataset.files:
+        path = stored_path(home, file.name)
+        expected.add(path.name)
+        if path.is_file():
+            problems += _check_file(path, file)
+        elif file.required:
+            problems.append(Problem("missing", file.name))
+        done += file.size
+        progress("checking", done, dataset.size)
+    strays = sorted(path.name for path in home.iterdir() if path.name not in expected)
+    return problems + [Problem("stray", name) for name in strays]
+
+
+def stored_path(home: Path, name: str) -> Path:
+    """The file itself or, if only that is there, its gzipped form."""
+    zipped = home / f"{name}.gz"
+    return zipped if zipped.is_file() and not (home / name).is_file() else home / name
+
+
+def _check_file(path: Path, file: File) -> list[Problem]:
+    try:
+        size, checksum = _measure(path)
+    except (EOFError, OSError, zlib.error) as error:
+        return [Problem("damaged", path.name, str(error))]
+    if size != file.size:
+        detail = f"expected {file.size:,} bytes, found {size:,}"
+        return [Problem("wrong size", path.name, detail)]
+    if checksum != file.sha256:
+        detail = f"expected sha256 {file.sha256}, found {checksum}"
+        return [Problem("wrong checksum", path.name, detail)]
+    return []
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return size, digest.hexdigest()

@@ -1,0 +1,106 @@
+"""Corruption on the fly: the very pixels that ``driftnorm corrupt`` writes, without the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from driftnorm._internal.types import Integers, Pixels
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.pictures import PictureSet, through_jpeg
+from driftnorm.shifts import Scale, corrupt, frost_source
+
+__all__ = [
+    "SEVERITIES",
+    "Corruption",
+    "checked_severity",
+    "corrupted",
+    "frost_note",
+    "shifted_name",
+]
+
+SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
+
+ImagesT = TypeVar("ImagesT", ImageSet, PictureSet)
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """A corruption with all that decides its pixels; see `driftnorm.shifts.corrupt`."""
+
+    name: str
+    severity: int
+    seed: int = 0
+    frost: str | os.PathLike[str] | None = None
+    scale: Scale | None = None
+
+    def apply(self, images: Pixels, indices: Integers | list[int]) -> Pixels:
+        """Corrupt images that have these indices in their data set."""
+        return corrupt(
+            images,
+            self.name,
+            self.severity,
+            indices=indices,
+            seed=self.seed,
+            scale=self.scale,
+            frost=self.frost,
+        )
+
+
+def corrupted(
+    data: ImagesT,
+    corruption: str,
+    severity: int,
+    seed: int = 0,
+    frost: str | os.PathLike[str] | None = None,
+    scale: Scale | None = None,
+) -> ImagesT:
+    """Corrupt clean images as files made by ``driftnorm corrupt`` with this seed would be.
+
+    Args:
+        data: Clean images. An `ImageSet` is corrupted at once, a `PictureSet` when it is read; its
+            pictures then also go through the JPEG that a file would be.
+        corruption: One of the 19.
+        severity: 1 to 5.
+        seed: Another seed gives other noise.
+        frost: Where frost's pictures are; see `driftnorm.shifts.corrupt`.
+        scale: Which constants; see `driftnorm.shifts.corrupt`.
+
+    Returns:
+        The corrupted images with the same labels and indices, named as from a released file.
+    """
+    shift = Corruption(corruption, severity, seed, frost, scale)
+    name = shifted_name(data.name, corruption, severity)
+    note = frost_note(corruption, frost_source(frost)) if corruption == "frost" else ""
+    if isinstance(data, ImageSet):
+        pixels = shift.apply(data.images, data.indices)
+        return replace(data, name=name, images=pixels, note=note)
+    read = partial(_read_corrupted, read=data.read, shift=shift)
+    return replace(data, name=name, read=read, note=note)
+
+
+def checked_severity(severity: int) -> int:
+    """The severity, if there is such a one."""
+    if not hasattr(severity, "__index__") or severity not in SEVERITIES:
+        raise ValueError(f"`severity` must be an integer from 1 to 5, got {severity!r}.")
+    return int(severity)
+
+
+def shifted_name(clean: str, corruption: str, severity: int) -> str:
+    """What corrupted data are called, e.g. ``cifar-10-c/fog/5``."""
+    return f"{clean}-c/{corruption}/{severity}"
+
+
+def frost_note(corruption: str, frost: str | None) -> str:
+    """What must stand beside results on frost that was made without the original pictures."""
+    return f"frost is {frost}" if corruption == "frost" and frost not in (None, "overlays") else ""
+
+
+def _read_corrupted(
+    path: Path, index: int, *, read: Callable[[Path, int], Pixels], shift: Corruption
+) -> Pixels:
+    return through_jpeg(shift.apply(read(path, index)[None], [index])[0])

@@ -1,0 +1,1 @@
+"""Pictures of several domains, in files or in memory."""

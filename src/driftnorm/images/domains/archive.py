@@ -1,0 +1,88 @@
+"""A tar archive of pictures in folders, unpacked where it can do no harm."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from driftnorm._internal.cache_folder import made_once
+from driftnorm._internal.progress import Report
+from driftnorm.errors import DataError
+from driftnorm.images.pictures import PICTURE_SUFFIXES
+
+__all__ = ["unpacked"]
+
+_BLOCK = 1 << 20
+_MOST_EXPANSION = (
+    100  # drawings may be stored plainly and shrink a lot; more than that is an attack
+)
+
+
+def unpacked(archive: Path, cache: Path, progress: Report) -> Path:
+    """A folder with the pictures of an archive, unpacked at the first call.
+
+    Only plain files that end like pictures are taken, under their relative paths; links, other
+    files, and paths that lead outside are not.
+
+    Args:
+        archive: A tar archive, compressed or not.
+        cache: Where to unpack it to. The folder is named by the archive's name, size and time.
+        progress: Called with what is being done, bytes done, and bytes in all or None.
+    """
+    state = archive.stat()
+    key = hashlib.sha256(f"{archive.name} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()
+    target = cache / "unpacked" / f"{archive.name.partition('.')[0]}-{key[:16]}"
+    return made_once(target, lambda folder: _unpack(archive, folder, progress), progress)
+
+
+def _unpack(archive: Path, folder: Path, progress: Report) -> None:
+    left = total = archive.stat().st_size * _MOST_EXPANSION
+    taken = False
+    try:
+        with tarfile.open(archive, "r|*") as members:
+            for path, stream in _pictures(members, archive):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                left -= _copy(stream, folder / path, left, archive)
+                taken = True
+                progress("unpacking", total - left, None)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{archive} is no tar archive, or a truncated or damaged one: {error}."
+        ) from error
+    if not taken:
+        raise DataError(
+            f"{archive} holds no pictures: no file in it ends in "
+            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
+        )
+
+
+def _pictures(members: tarfile.TarFile, archive: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+    for member in members:
+        path = PurePosixPath(member.name)
+        if not member.isreg() or path.suffix.lower() not in PICTURE_SUFFIXES:
+            continue
+        # A colon or backslash would be a drive or a separator on some systems.
+        if path.is_absolute() or ".." in path.parts or {":", "\\"} & set(member.name):
+            raise DataError(f"{archive} would write {member.name!r} outside of its folder.")
+        stream = members.extractfile(member)
+        if stream is not None:
+            yield path, stream
+
+
+def _copy(stream: IO[bytes], target: Path, most: int, archive: Path) -> int:
+    copied = 0
+    with target.open("wb") as copy:
+        while block := stream.read(_BLOCK):
+            copied += len(block)
+            if copied > most:
+                raise DataError(
+                    f"{archive} grows to more than {_MOST_EXPANSION} times its size: it is not "
+                    "unpacked further, so as not to fill the disk."
+                )
+            copy.write(block)
+    return copied

@@ -1,0 +1,165 @@
+"""Pictures decoded once, squashed to one size, and kept as one memory-mapped array of bytes.
+
+A cache holds the pixels of a set by its content and size. To read all files at every start would
+take as long as a part of the training, so it is found by what the system says about them: paths,
+sizes, times of change. Where that is new, as of a folder that was copied, unpacked again or moved,
+and there is a cache of as many pictures, the contents are read and compared, and equal ones share
+its pixels. The hash of the contents is kept beside the pixels for results to name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+import PIL
+
+from driftnorm._internal.cache_folder import cache_folder, made_once
+from driftnorm._internal.processes import available_cores, in_processes
+from driftnorm._internal.progress import Report, no_report
+from driftnorm._version import __version__
+from driftnorm.errors import DataError
+from driftnorm.images.corrupted_arrays import ArrayDraft
+from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays
+from driftnorm.images.domains.folder import DomainSet
+from driftnorm.images.domains.squares import chunks, decode_chunk, file_digest
+from driftnorm.images.npy import open_npy
+
+__all__ = ["cached_arrays"]
+
+PIXELS_FILE, DESCRIPTION_FILE = "images.npy", "cache.json"
+_FORMAT = 1  # to be raised when the same pictures would give other pixels
+
+
+def cached_arrays(
+    domains: DomainSet,
+    side: int,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: Report = no_report,
+) -> DomainArrays:
+    """A set's pictures as bytes, from the cache, which is made at the first call.
+
+    Killed half-way it leaves no cache; of two processes one makes it and the other waits.
+
+    Args:
+        domains: The set.
+        side: Every picture is stretched to ``side`` x ``side`` px.
+        folder: Where caches are; see `driftnorm._internal.cache_folder.cache_folder`.
+        workers: Number of processes that decode; one for each core by default.
+        progress: Called with what is being done, pictures done, and pictures in all.
+
+    Raises:
+        DataError: A picture cannot be read, or the cache was damaged.
+    """
+    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
+        raise ValueError(f"`side` must be a positive whole number of pixels, got {side!r}.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}.")
+    count = available_cores() if workers is None else workers
+    name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
+    place = made_once(
+        cache_folder(folder) / "domains" / name,
+        lambda draft: _build(domains, side, draft, count, progress),
+        progress,
+    )
+    return _opened(place, domains, side)
+
+
+def _key(domains: DomainSet, side: int) -> str:
+    digest = hashlib.sha256(f"{_FORMAT} {side}\n".encode())
+    for path in _paths(domains):
+        state = path.stat()
+        name = path.relative_to(domains.root).as_posix()
+        # Size and date are not enough: archives give all files one date. These change with every
+        # change of the content, and differ between two files.
+        told = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_dev, state.st_ino)
+        digest.update(f"{name}\0{told}\n".encode())
+    return digest.hexdigest()
+
+
+def _paths(domains: DomainSet) -> list[Path]:
+    return [path for domain in domains.domains for path in domain.paths]
+
+
+def _build(domains: DomainSet, side: int, folder: Path, workers: int, progress: Report) -> None:
+    paths, done = _paths(domains), 0
+    if _shared_with_twin(domains, paths, side, folder, progress):
+        return
+    digests = [b""] * len(paths)
+    progress("decoding", done, len(paths))
+    with closing(ArrayDraft(folder / PIXELS_FILE, (len(paths), side, side, 3))) as pixels:
+        for chunk, decoded in in_processes(decode_chunk, chunks(paths, side), workers):
+            pixels.put(chunk.start, decoded.pixels)
+            digests[chunk.start : chunk.start + len(chunk.paths)] = decoded.digests
+            done += len(chunk.paths)
+            progress("decoding", done, len(paths))
+    description = {
+        "set": domains.name,
+        "pictures": len(paths),
+        "side": side,
+        "format": _FORMAT,
+        "content": _content(domains, paths, digests),
+        "driftnorm": __version__,
+        "pillow": PIL.__version__,
+    }
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=1) + "\n")
+
+
+def _shared_with_twin(
+    domains: DomainSet, paths: Sequence[Path], side: int, folder: Path, progress: Report
+) -> bool:
+    """Link the pixels of a cache with the same content, if there is one."""
+    wanted = {"format": _FORMAT, "side": side, "pictures": len(paths)}
+    twins = {}
+    for place in folder.parent.glob(f"*-{side}px-*"):
+        with suppress(OSError, ValueError):
+            described = json.loads((place / DESCRIPTION_FILE).read_text())
+            if wanted.items() <= described.items():
+                twins[described["content"]] = place
+    if not twins:
+        return False
+    progress("looking for the same pictures", 0, None)
+    try:
+        found = twins.get(_content(domains, paths, [file_digest(path) for path in paths]))
+        if found is None:
+            return False
+        for name in (PIXELS_FILE, DESCRIPTION_FILE):
+            os.link(found / name, folder / name)
+    except OSError:  # a picture that is gone, or no links here: decoding says, or does without
+        for name in (PIXELS_FILE, DESCRIPTION_FILE):
+            (folder / name).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _content(domains: DomainSet, paths: Sequence[Path], digests: Sequence[bytes]) -> str:
+    """A hash of names and bytes of all files, the same on every machine."""
+    digest = hashlib.sha256()
+    for path, own in zip(paths, digests, strict=True):
+        digest.update(path.relative_to(domains.root).as_posix().encode() + b"\0" + own)
+    return digest.hexdigest()
+
+
+def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
+    try:
+        content = json.loads((place / DESCRIPTION_FILE).read_text())["content"]
+        pixels = open_npy(place / PIXELS_FILE)
+    except (DataError, OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{place} is damaged: {error} Remove it; it is made again.") from error
+    if pixels.shape != (len(domains), side, side, 3):
+        raise DataError(
+            f"{place} is damaged: expected {len(domains)} pictures of {side} px, found an array of "
+            f"shape {pixels.shape}. Remove it; it is made again."
+        )
+    arrays, start = [], 0
+    for domain in domains.domains:
+        end = start + len(domain)
+        arrays.append(DomainArray(domain.name, pixels[start:end], domain.labels))
+        start = end
+    return DomainArrays(domains.name, tuple(arrays), domains.classes, True, content, domains.note)

@@ -1,0 +1,133 @@
+"""Pictures of several domains in files: PACS, VLCS, OfficeHome, TerraIncognita, or your own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from driftnorm._internal.cache_folder import cache_folder
+from driftnorm._internal.progress import Report, no_report
+from driftnorm._internal.types import Integers
+from driftnorm.errors import DataError
+from driftnorm.images.domains.archive import unpacked
+from driftnorm.images.domains.survey import Survey, survey_folder
+
+__all__ = ["Domain", "DomainSet", "open_domains", "survey_domains"]
+
+_SHOWN_FAULTS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """One domain's pictures, in DomainBed's order: by class, then by path.
+
+    Attributes:
+        name: Of its folder.
+        paths: One file a picture.
+        labels: Class numbers, (N,).
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    labels: Integers
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return len(self.paths)
+
+
+@dataclass(frozen=True, eq=False)
+class DomainSet:
+    """Domains with the same classes.
+
+    Attributes:
+        name: Of the published set, else of the folder.
+        classes: Their names, in the order of the labels.
+        domains: In the order of their names, which is DomainBed's.
+        root: The folder that all paths lie in.
+        version: Which published version it is; None if it is none.
+        note: What a result must say beside its number: how the set differs from the published one.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    domains: tuple[Domain, ...]
+    root: Path
+    version: str | None = None
+    note: str = ""
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return sum(map(len, self.domains))
+
+
+def open_domains(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Report = no_report,
+) -> DomainSet:
+    """List the pictures of a set of domains; nothing is decoded.
+
+    Args:
+        path: A folder ``domain/class/picture``, the folder around it, or a tar archive of it.
+        name: ``PACS``, ``VLCS``, ``OfficeHome`` or ``TerraIncognita`` if it must be that set,
+            ``own`` if the folder is to be taken as it is. By default the published sets are
+            recognised by the names of their domains and classes.
+        cache: Where an archive is unpacked to; see `driftnorm._internal.cache_folder.cache_folder`.
+        progress: Called while an archive is unpacked.
+
+    Returns:
+        The set. Fewer or more pictures than published are no error, but stand in its ``note``.
+
+    Raises:
+        FileNotFoundError: There is nothing under that path.
+        DataError: A domain is missing or stray, a class is empty, or classes differ.
+    """
+    survey = survey_domains(path, name, cache=cache, progress=progress)
+    if survey.faults:
+        known = survey.known
+        own = f" If it is no {known.name} but your own set, say own:{survey.root}." if known else ""
+        raise DataError(
+            f"{survey.root} is no sound set of domains (domain/class/picture): "
+            f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong.{own}"
+        )
+    classes = tuple(next(iter(survey.pictures.values())))
+    domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())
+    note = ""
+    if survey.deviations:
+        note = f"not {survey.name} as published: {_listed(survey.deviations)}"
+    return DomainSet(survey.name, classes, domains, survey.root, survey.version, note)
+
+
+def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> Domain:
+    counts = [len(paths) for paths in classes.values()]
+    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return Domain(name, tuple(path for paths in classes.values() for path in paths), labels)
+
+
+def survey_domains(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Report = no_report,
+) -> Survey:
+    """What a folder or archive holds and what is wrong with it; see `open_domains`."""
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(f"{place} is not there: expected a folder or a tar archive.")
+    if place.is_file():
+        place = unpacked(place, cache_folder(cache), progress)
+    return survey_folder(place, name)
+
+
+def _listed(problems: Sequence[object]) -> str:
+    shown = "; ".join(str(problem) for problem in problems[:_SHOWN_FAULTS])
+    more = len(problems) - _SHOWN_FAULTS
+    return shown + f"; and {more} more" * (more > 0)

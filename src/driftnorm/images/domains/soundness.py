@@ -1,0 +1,117 @@
+"""Whether a folder ``domain/class/picture`` is sound: every picture is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftnorm._internal.processes import available_cores, in_processes
+from driftnorm._internal.progress import Report, no_report
+from driftnorm.images.checksums import Problem
+from driftnorm.images.domains.folder import survey_domains
+from driftnorm.images.domains.squares import chunks, unreadable_in
+from driftnorm.images.domains.survey import Survey
+from driftnorm.images.pictures import picture_paths
+
+__all__ = ["DomainCheck", "check_domains"]
+
+
+@dataclass(frozen=True)
+class DomainCheck:
+    """What a folder holds, and what is wrong with it.
+
+    Attributes:
+        survey: The set's name, place and files.
+        problems: All that is missing, stray or damaged; none for a sound folder.
+    """
+
+    survey: Survey
+    problems: tuple[Problem, ...]
+
+    def lines(self) -> list[str]:
+        """Counts of every domain and class, for people."""
+        survey = self.survey
+        version = f", {survey.version}" if survey.version else ""
+        version = ", not as published" if survey.deviations else version
+        lines = [f"{survey.name} in {survey.root}{version}"]
+        for domain, classes in survey.pictures.items():
+            counts = ", ".join(f"{name} {len(paths)}" for name, paths in classes.items())
+            lines.append(f"  {domain}: {sum(map(len, classes.values()))} pictures ({counts})")
+        return lines
+
+    def advice(self) -> str:
+        """What to do about a set that resembles a published one and is not it, else nothing."""
+        known, root = self.survey.known, self.survey.root
+        if self.survey.deviations and known:
+            said = f"It is not {known.name} as published; this alone stops no training."
+            own = "To have it taken as a set of your own"
+        elif self.survey.faults and known:
+            said, own = f"It was taken for {known.name}.", "If it is a set of your own"
+        else:
+            return ""
+        return f"{said} {own}: `driftnorm data check own {root}`, and `--data own:{root}`."
+
+
+def check_domains(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Report = no_report,
+) -> DomainCheck:
+    """Count the pictures of every domain and class, and open every one of them.
+
+    Stray are folders that would be taken for domains or classes, and, within the domains, pictures
+    outside of class folders and files that are no pictures. Files beside the domains are no
+    problem: people keep their notes there.
+
+    Args:
+        path: See `driftnorm.images.domains.folder.open_domains`.
+        name: Likewise.
+        workers: Number of processes; one for each core by default.
+        cache: Where an archive is unpacked to.
+        progress: Called with what is being done, pictures done, and pictures in all.
+    """
+    survey = survey_domains(path, name, cache=cache, progress=progress)
+    problems = [*survey.faults, *survey.deviations, *_stray_files(survey)]
+    count = available_cores() if workers is None else workers
+    return DomainCheck(survey, (*problems, *_damaged(survey, count, progress)))
+
+
+def _stray_files(survey: Survey) -> Iterator[Problem]:
+    for domain, classes in survey.pictures.items():
+        folder = survey.root / domain
+        taken = {path for paths in classes.values() for path in paths}
+        pictures = {folder / path for path in picture_paths(folder)}
+        for path in sorted(_files(folder)):
+            if path not in taken:
+                detail = "in no class folder" if path in pictures else "no picture"
+                yield Problem("stray", path.relative_to(survey.root).as_posix(), detail)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        folders[:] = [name for name in folders if name[0] != "."]
+        yield from (Path(parent) / name for name in files if name[0] != ".")
+
+
+def _damaged(survey: Survey, workers: int, progress: Report) -> list[Problem]:
+    paths = [
+        path
+        for classes in survey.pictures.values()
+        for pictures in classes.values()
+        for path in pictures
+    ]
+    done, found = 0, []
+    progress("opening every picture", done, len(paths))
+    for chunk, unreadable in in_processes(unreadable_in, chunks(paths), workers):
+        found += unreadable
+        done += len(chunk.paths)
+        progress("opening every picture", done, len(paths))
+    return [
+        Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
+        for path, reason in sorted(found)
+    ]

@@ -1,0 +1,65 @@
+"""DomainBed's seeds and splits, number for number.
+
+A domain's pictures, in sorted order, are shuffled by NumPy's legacy generator; the first fifth is
+held out ("out"), the rest is "in". The split depends on the trial and the domain's place among the
+domains, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from driftnorm._internal.types import Integers
+
+__all__ = ["Split", "seed_hash", "split_domain"]
+
+_SEEDS = 2**31
+
+
+class Split(NamedTuple):
+    """Positions of a domain's pictures, in DomainBed's order.
+
+    Attributes:
+        inner: DomainBed's "in": trained on; of a target domain, what it is scored on.
+        out: DomainBed's "out": held out for validation.
+    """
+
+    inner: Integers
+    out: Integers
+
+
+def seed_hash(*arguments: object) -> int:
+    """A seed from anything that has a text.
+
+    >>> seed_hash(0, 0)
+    894182419
+    """
+    return int(hashlib.md5(str(arguments).encode()).hexdigest(), 16) % _SEEDS
+
+
+def split_domain(count: int, trial_seed: int, domain: int, holdout: float = 0.2) -> Split:
+    """How DomainBed splits a domain.
+
+    Args:
+        count: How many pictures the domain has.
+        trial_seed: Another one gives another split.
+        domain: The domain's place among all domains of its set, counted from 0.
+        holdout: Which part is held out.
+
+    Returns:
+        Both parts; together they hold every position once.
+    """
+    if not 0 < holdout < 1:
+        raise ValueError(f"`holdout` must be between 0 and 1, got {holdout}.")
+    out = int(count * holdout)
+    if not out:
+        raise ValueError(
+            f"`count` must be large enough that {holdout:g} of it is at least one picture to "
+            f"validate on, got {count}."
+        )
+    order = np.arange(count, dtype=np.int64)
+    np.random.RandomState(seed_hash(trial_seed, domain)).shuffle(order)
+    return Split(inner=order[out:], out=order[:out])

@@ -1,0 +1,1 @@
+"""Getting published data sets."""

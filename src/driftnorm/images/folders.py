@@ -1,0 +1,136 @@
+"""Pictures in files: folders, and lists of paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+from driftnorm.errors import DataError
+from driftnorm.images.contents import PICTURE_SUFFIXES, Raw, Unreadable, is_picture_name
+from driftnorm.images.stream import Inputs, Survey, last_change
+
+__all__ = ["Folder", "Listing"]
+
+Identity: TypeAlias = tuple[int, int]  # device and inode: the same folder under any name
+
+
+class Folder(Inputs):
+    """Every picture in a folder and the folders in it, sorted by path; hidden ones left out.
+
+    Links to folders are followed, except back into a folder that they are in.
+    """
+
+    kind: ClassVar[str] = "folder"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if next(iter(self.raw()), None) is None:
+            raise DataError(
+                f"{path} holds no pictures, neither itself nor in its folders: no file ends in "
+                f"{', '.join(sorted(PICTURE_SUFFIXES))}."
+            )
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The pictures, named by their path within the folder."""
+        found = (Raw(name, content) for name, content, wanted in self._walk() if wanted)
+        return islice(found, starting_at, None)
+
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """The first of so many pictures that was changed after the moment."""
+        return _changed_file(self.raw(), moment, count)
+
+    def survey(self) -> Survey:
+        """Count the files by their names."""
+        wanted = left_out = 0
+        for _, _, is_wanted in self._walk():
+            wanted += is_wanted
+            left_out += not is_wanted
+        return Survey(wanted, left_out)
+
+    def _walk(self) -> Iterator[tuple[str, Path | Unreadable, bool]]:
+        return _files_below(self.path, "", frozenset())
+
+
+def _files_below(
+    folder: Path, prefix: str, around: frozenset[Identity]
+) -> Iterator[tuple[str, Path | Unreadable, bool]]:
+    """Name, place, and whether it is a picture, of each file; lazily, one folder at a time."""
+    try:
+        facts = os.stat(folder)
+        here = (facts.st_dev, facts.st_ino)
+        if here in around:
+            return
+        with os.scandir(folder) as entries:
+            # A folder's files compare with its neighbours as whole paths do.
+            names = sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
+    except OSError as error:
+        why = f"the folder cannot be listed: {error.strerror}"
+        yield prefix, Unreadable(why, and_more=True), True
+        return
+    for name in names:
+        if name.endswith("/"):
+            yield from _files_below(folder / name, prefix + name, around | {here})
+        else:
+            yield prefix + name, folder / name, is_picture_name(name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder; a link to itself is not, and fails when it is opened."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+class Listing(Inputs):
+    """A text file with one path a line; relative ones start at the list's own folder."""
+
+    kind: ClassVar[str] = "list"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with path.open("rb") as stream:
+            if b"\0" in stream.read(4096):
+                raise DataError(
+                    f"{path} is no list of paths: it holds binary data. `DATA` may be a folder, a "
+                    "text file with one path a line, an .npy or .npz array, or a .tar archive."
+                )
+        if self.survey().images == 0:
+            raise DataError(f"{path} lists no pictures: expected one path a line.")
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The listed pictures, named as in the list."""
+        home = self.path.parent
+        listed = (Raw(line, _place(home, line)) for line in self._lines())
+        return islice(listed, starting_at, None)
+
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """The list, or the first of so many pictures, if it was changed after the moment."""
+        return super().changed_since(moment, count) or _changed_file(self.raw(), moment, count)
+
+    def survey(self) -> Survey:
+        """Count the lines that are not blank."""
+        return Survey(sum(1 for _ in self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
+            for line in stream:
+                entry = line.rstrip("\r\n")
+                if entry.strip():
+                    yield entry
+
+
+def _changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+    for name, content in islice(pictures, count):
+        if isinstance(content, Path) and last_change(content) > moment:
+            return name
+    return None
+
+
+def _place(home: Path, line: str) -> Path | Unreadable:
+    if "\0" in line:
+        return Unreadable("not a path")
+    return home / line

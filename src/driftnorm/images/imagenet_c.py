@@ -1,0 +1,157 @@
+"""ImageNet-C as released: ``<corruption>/<severity>/<class>/*.JPEG``.
+
+The released archives put the corruptions of a group into a folder of that name (``blur``, ``noise``
+and so on); unpacked side by side or into one folder, both are found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from driftnorm.errors import DataError
+from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
+from driftnorm.images.image_set import spread_positions
+from driftnorm.images.pictures import PictureSet, picture_paths, read_picture
+from driftnorm.images.provenance import read_provenance
+
+__all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
+
+_CLEAN = "imagenet"
+_WNID = re.compile(r"n\d{8}")
+_CLASSES = 1000
+
+
+def is_imagenet(classes: Sequence[str]) -> bool:
+    """Whether classes are the 1,000 of ImageNet, named by their WordNet numbers."""
+    return len(set(classes)) == _CLASSES and all(map(_WNID.fullmatch, classes))
+
+
+def holds_imagenet_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:
+    """Whether a folder has a corruption at a severity."""
+    return bool(_places(Path(folder), corruption, severity))
+
+
+def load_imagenet_c(
+    folder: str | os.PathLike[str],
+    corruption: str,
+    severity: int,
+    *,
+    subset: str | os.PathLike[str] | None = None,
+    count: int | None = None,
+    classes: Sequence[str] | None = None,
+) -> PictureSet:
+    """One corruption at one severity, read picture by picture.
+
+    Args:
+        folder: Holds the corruptions' folders, or the groups' with the corruptions in them.
+        corruption: Such as ``fog``.
+        severity: 1 to 5.
+        subset: A file that lists the pictures to take as ``<class>/<file>``, one a line or as a
+            JSON list; RobustBench's list of 5,000 is such a file. All pictures by default.
+        count: Take only so many: the first of the list, or some of all at even distances.
+        classes: Folder names of all classes in the order of their numbers. By default those of the
+            data that ``driftnorm corrupt`` was given, else the folders that are there, sorted,
+            which gives ImageNet's numbers if all 1,000 are there.
+
+    Returns:
+        The pictures, named e.g. ``imagenet-c/fog/5``, or like the folder if the classes are not
+        ImageNet's; their number is the object's length.
+
+    Raises:
+        FileNotFoundError: The corruption, the severity or a listed picture is not there.
+        DataError: Some of ImageNet's classes are there, but not all, and ``classes`` is not given.
+    """
+    home = _find(Path(folder), corruption, checked_severity(severity))
+    paths = picture_paths(home) if subset is None else _listed(Path(subset), home)
+    made = read_provenance(Path(folder))
+    if classes is not None:
+        names = tuple(classes)
+    else:
+        names = _class_folders(home) if made is None else made.classes
+    numbers = {name: number for number, name in enumerate(names)}
+    if not paths:
+        raise DataError(f"{home} holds no pictures.")
+    strangers = sorted({path.parts[0] for path in paths} - set(numbers))
+    if strangers:
+        raise DataError(f"{home}: {strangers[0]!r} is none of the {len(names)} classes.")
+    clean = _clean_name(Path(folder), names) if made is None else made.source
+    pictures = PictureSet(
+        shifted_name(clean, corruption, severity),
+        tuple(home / path for path in paths),
+        np.array([numbers[path.parts[0]] for path in paths], dtype=np.int64),
+        names,
+        np.arange(len(paths), dtype=np.int64),
+        read_picture,
+        frost_note(corruption, None if made is None else made.frost),
+    )
+    if subset is not None:
+        return pictures.first(count)
+    return pictures.take(spread_positions(pictures.name, len(pictures), count))
+
+
+def _find(folder: Path, corruption: str, severity: int) -> Path:
+    found = _places(folder, corruption, severity)
+    if not found:
+        inner = f"{corruption}/{severity}"
+        raise FileNotFoundError(
+            f"{folder} holds neither {inner} nor GROUP/{inner}: expected "
+            "the folders of the released archives."
+        )
+    if len(found) > 1:
+        raise DataError(f"{found[0]} and {found[1]} are both there. Name the folder of one.")
+    return found[0]
+
+
+def _places(folder: Path, corruption: str, severity: int) -> list[Path]:
+    """The folders in which a corruption may lie and does."""
+    inner = Path(corruption) / str(severity)
+    candidates = [folder / inner]
+    if folder.is_dir():
+        candidates += sorted(group / inner for group in folder.iterdir() if group.is_dir())
+    return [candidate for candidate in candidates if candidate.is_dir()]
+
+
+def _class_folders(home: Path) -> tuple[str, ...]:
+    names = tuple(sorted(path.name for path in home.iterdir() if path.is_dir()))
+    if names and all(map(_WNID.fullmatch, names)) and not is_imagenet(names):
+        raise DataError(
+            f"{home} has {len(names)} of ImageNet's {_CLASSES:,} class folders, whose order does "
+            "not give ImageNet's class numbers. Unpack all of them, or give `classes`: the names "
+            "of all class folders in the order of their numbers (`--classes` FILE, one a line)."
+        )
+    return names
+
+
+def _clean_name(folder: Path, names: Sequence[str]) -> str:
+    """What data are called that do not say where they come from."""
+    if is_imagenet(names):
+        return _CLEAN
+    name = folder.resolve().name
+    return f"own {name[:-2] if name.lower().endswith('-c') else name}"
+
+
+def _listed(subset: Path, home: Path) -> list[PurePosixPath]:
+    text = subset.read_text()
+    if text.lstrip().startswith("["):
+        entries = json.loads(text)
+        if not all(isinstance(entry, str) for entry in entries):
+            raise DataError(f"{subset} must be a JSON list of paths, each a string.")
+    else:
+        entries = [line.strip() for line in text.splitlines() if line.strip()]
+    paths = [PurePosixPath(entry) for entry in entries]
+    for path in paths:
+        if path.is_absolute() or ".." in path.parts or len(path.parts) != 2:
+            raise DataError(f"{subset} must list paths of the form CLASS/FILE, got '{path}'.")
+    missing = [path for path in paths if not (home / path).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{len(missing)} of the {len(paths)} pictures that {subset} lists are not in {home}, "
+            f"for one '{missing[0]}'."
+        )
+    return paths

@@ -1,0 +1,96 @@
+"""Checks of data sets whose files' checksums nobody published: everything but the bytes."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from driftnorm._internal.progress import Report, no_report
+from driftnorm.errors import DataError
+from driftnorm.images.cifar import load_cifar100
+from driftnorm.images.corrupted import SEVERITIES
+from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imagenet_c
+from driftnorm.images.provenance import WORK_FOLDER, read_provenance
+from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
+
+__all__ = ["check_cifar100", "check_imagenet_c"]
+
+_OF_EACH_CLASS = {"train": 500, "test": 100}
+_PICTURES = 50_000
+
+
+def check_cifar100(folder: str | os.PathLike[str]) -> list[str]:
+    """Everything that is wrong with CIFAR-100's official files, one sentence each.
+
+    Sizes, labels and the number of images of each class are looked at.
+    """
+    problems = []
+    for split, expected in _OF_EACH_CLASS.items():
+        try:
+            images = load_cifar100(folder, split)  # type: ignore[arg-type]
+        except (DataError, FileNotFoundError) as error:
+            problems.append(str(error))
+            continue
+        counts = np.bincount(images.labels, minlength=len(images.classes))
+        wrong = np.flatnonzero(counts != expected)
+        if len(wrong):
+            name = images.classes[wrong[0]]
+            problems.append(
+                f"{folder}, {split}: every class must have {expected} images, but {name!r} has "
+                f"{counts[wrong[0]]}; {len(wrong)} classes are wrong. The file is damaged."
+            )
+    return problems
+
+
+def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_report) -> list[str]:
+    """Everything that is wrong with ImageNet-C's folders, one sentence each.
+
+    The 15 common corruptions must be there at five severities, with 1,000 classes and 50,000
+    pictures each; the 4 extra ones may. A folder that ``driftnorm corrupt`` made may have other
+    classes, fewer pictures, and lack corruptions, for it says so itself. Pictures are counted, not
+    opened.
+
+    Args:
+        folder: Which.
+        progress: Called with what is being done, streams done, and streams in all.
+    """
+    home = Path(folder)
+    if not home.is_dir():
+        return [f"{home} is no folder."]
+    made, problems = read_provenance(home), []
+    if (home / WORK_FOLDER).exists():
+        problems.append(f"{home} is unfinished: `driftnorm corrupt` is at work or was killed.")
+    expected = _PICTURES if made is None else made.count
+    streams = [(c, s) for c in CORRUPTIONS + EXTRA_CORRUPTIONS for s in SEVERITIES]
+    found, missing = 0, defaultdict[str, list[int]](list)
+    for done, (corruption, severity) in enumerate(streams, start=1):
+        progress(f"{corruption} {severity}", done, len(streams))
+        if not holds_imagenet_c(home, corruption, severity):
+            if made is None and corruption in CORRUPTIONS:
+                missing[corruption].append(severity)
+            continue
+        found += 1
+        try:
+            pictures = load_imagenet_c(home, corruption, severity)
+        except (DataError, FileNotFoundError) as error:
+            problems.append(str(error))
+            continue
+        if made is None and not is_imagenet(pictures.classes):
+            problems.append(
+                f"{corruption}/{severity} has {len(pictures.classes)} folders that are not named "
+                "like ImageNet's 1,000 classes."
+            )
+        elif len(pictures) != expected:
+            problems.append(
+                f"{corruption}/{severity} must have {expected:,} pictures, found {len(pictures):,}."
+            )
+    for corruption, severities in missing.items():
+        listed = ", ".join(map(str, severities))
+        which = "at every severity" if len(severities) == len(SEVERITIES) else f"at {listed}"
+        problems.append(f"{corruption} is missing {which}.")
+    if not found:
+        return [*problems[:1], f"{home} holds no corruption such as fog/5 or weather/fog/5."]
+    return problems

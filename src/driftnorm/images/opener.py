@@ -1,0 +1,43 @@
+"""From a path to a stream of images."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from driftnorm.errors import DataError
+from driftnorm.images.archives import Archive
+from driftnorm.images.arrays import ArrayFile
+from driftnorm.images.contents import is_picture_name
+from driftnorm.images.folders import Folder, Listing
+from driftnorm.images.stream import Inputs
+
+__all__ = ["open_inputs"]
+
+_ARRAYS = (".npy", ".npz")
+_ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+
+
+def open_inputs(path: str | os.PathLike[str]) -> Inputs:
+    """Open a folder of pictures, a list of paths, an array of images or an archive of pictures.
+
+    Args:
+        path: A folder; a text file with one path a line; an ``.npy`` or ``.npz`` file; a ``.tar``,
+            compressed or not.
+
+    Returns:
+        The images, in a fixed order.
+    """
+    place = Path(path)
+    if place.is_dir():
+        return Folder(place)
+    if not place.exists():
+        raise FileNotFoundError(f"`DATA` {place} is not there.")
+    name = place.name.lower()
+    if name.endswith(_ARRAYS):
+        return ArrayFile(place)
+    if name.endswith(_ARCHIVES):
+        return Archive(place)
+    if is_picture_name(place.name):
+        raise DataError(f"{place} is one picture; give the folder that it is in, or a list.")
+    return Listing(place)

@@ -1,0 +1,203 @@
+"""Labelled pictures in files, read when they are needed: image folders and ImageNet-C."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+from driftnorm._internal.types import Integers, Pixels
+from driftnorm.errors import DataError
+from driftnorm.images.image_set import ImageSet, check_labels, first_positions
+
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "PictureSet",
+    "jpeg_bytes",
+    "load_pictures",
+    "open_picture",
+    "read_cropped",
+    "read_picture",
+]
+
+RESIZED_SIDE = 256
+CROPPED_SIDE = 224
+JPEG_QUALITY = 85
+PICTURE_SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureSet:
+    """Pictures in files; see `ImageSet` for the attributes the two share.
+
+    Attributes:
+        name: Which data these are, e.g. ``imagenet-c/fog/5``.
+        paths: One file a picture.
+        labels: Class numbers, (N,).
+        classes: Name of each class.
+        indices: Each picture's index in the whole data set, (N,).
+        read: Takes a path and the picture's index, returns bytes (H, W, 3), of one size for all.
+        note: What a result must say beside its number.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    labels: Integers
+    classes: tuple[str, ...]
+    indices: Integers
+    read: Callable[[Path, int], Pixels]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        check_labels(self.name, self.labels, self.indices, len(self.paths), len(self.classes))
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return len(self.paths)
+
+    def take(self, positions: slice | npt.NDArray[np.integer]) -> PictureSet:
+        """The pictures at these positions, still in their files."""
+        chosen = np.arange(len(self))[positions]
+        return replace(
+            self,
+            paths=tuple(self.paths[position] for position in chosen),
+            labels=self.labels[chosen],
+            indices=self.indices[chosen],
+        )
+
+    def first(self, count: int | None) -> PictureSet:
+        """The first ``count`` pictures; all for None."""
+        return self.take(first_positions(self.name, len(self), count))
+
+    def renumbered(self, classes: tuple[str, ...]) -> PictureSet:
+        """The same pictures with the numbers that their classes have among ``classes``."""
+        numbers = {name: number for number, name in enumerate(classes)}
+        met = sorted({self.classes[label] for label in self.labels.tolist()})
+        strangers = [name for name in met if name not in numbers]
+        if strangers:
+            raise DataError(
+                f"{self.name}: the folder {strangers[0]!r} is none of the {len(classes)} `classes`."
+            )
+        labels = [numbers[self.classes[label]] for label in self.labels.tolist()]
+        return replace(self, labels=np.array(labels, dtype=np.int64), classes=classes)
+
+    def load(self) -> ImageSet:
+        """All pictures, read into memory."""
+        return self._with(np.stack([*self._pixels()]))
+
+    def spool(self, file: Path) -> ImageSet:
+        """All pictures, read once into a memory-mapped file: for sets larger than memory."""
+        pixels = self._pixels()
+        first = next(pixels)
+        shape = (len(self), *first.shape)
+        mapped = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+        mapped[0] = first
+        for index, picture in enumerate(pixels, start=1):
+            mapped[index] = picture
+        return self._with(mapped)
+
+    def _pixels(self) -> Iterator[Pixels]:
+        return (self.read(path, int(i)) for path, i in zip(self.paths, self.indices, strict=True))
+
+    def _with(self, pixels: Pixels) -> ImageSet:
+        return ImageSet(self.name, pixels, self.labels, self.classes, self.indices, self.note)
+
+    def batches(self, size: int) -> Iterator[ImageSet]:
+        """The pictures in order, ``size`` at a time; the last batch may be smaller."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size)).load()
+
+
+def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
+    """Every picture in a folder and the folders in it, sorted by path.
+
+    The folders directly within are the classes. Pictures are resized to a short side of 256 px and
+    cropped to the 224 x 224 px at their centre.
+
+    Args:
+        folder: The image folder.
+
+    Returns:
+        The pictures, named like the folder.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root} is no folder.")
+    paths = picture_paths(root)
+    if not paths:
+        raise DataError(
+            f"{root} holds no pictures, neither itself nor in its folders: no file ends in "
+            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
+        )
+    owners = [path.parts[0] if len(path.parts) > 1 else "." for path in paths]
+    classes = tuple(sorted(set(owners)))
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = np.array([numbers[owner] for owner in owners], dtype=np.int64)
+    files = tuple(root / path for path in paths)
+    indices = np.arange(len(files), dtype=np.int64)
+    return PictureSet(root.resolve().name, files, labels, classes, indices, read_cropped)
+
+
+def picture_paths(root: Path) -> list[PurePosixPath]:
+    """Pictures below a folder as sorted relative paths, hidden ones left out."""
+    found = []
+    for parent, folders, files in os.walk(root):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        inner = PurePosixPath(Path(parent).relative_to(root).as_posix())
+        for file in files:
+            if not file.startswith(".") and os.path.splitext(file)[1].lower() in PICTURE_SUFFIXES:
+                found.append(inner / file)
+    return sorted(found, key=str)
+
+
+def read_cropped(path: Path, index: int) -> Pixels:
+    """A picture in RGB, resized to a short side of 256 px, its central 224 x 224 px."""
+    picture = open_picture(path)
+    width, height = picture.size
+    short = min(width, height)
+    size = (width * RESIZED_SIDE // short, height * RESIZED_SIDE // short)
+    if size != picture.size:
+        picture = picture.resize(size, Image.Resampling.BILINEAR)
+    left, top = (round((side - CROPPED_SIDE) / 2) for side in size)
+    return np.asarray(picture.crop((left, top, left + CROPPED_SIDE, top + CROPPED_SIDE)))
+
+
+def read_picture(path: Path, index: int) -> Pixels:
+    """A picture in RGB as ImageNet-C holds them; one of another size is stretched to 224 x 224."""
+    picture = open_picture(path)
+    if picture.size != (CROPPED_SIDE, CROPPED_SIDE):
+        picture = picture.resize((CROPPED_SIDE, CROPPED_SIDE), Image.Resampling.BILINEAR)
+    return np.asarray(picture)
+
+
+def open_picture(path: Path) -> Image.Image:
+    """A picture in RGB; one that cannot be read gets an error that names it."""
+    try:
+        with Image.open(path) as picture:
+            converted: Image.Image = picture.convert("RGB")
+            return converted
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:  # PNG's reader raises the last
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise DataError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def jpeg_bytes(pixels: Pixels) -> bytes:
+    """A picture as the JPEG that ImageNet-C's files are: quality 85."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    return buffer.getvalue()
+
+
+def through_jpeg(pixels: Pixels) -> Pixels:
+    """What is left of a picture after it was saved as by `jpeg_bytes` and read again."""
+    with Image.open(io.BytesIO(jpeg_bytes(pixels))) as picture:
+        return np.asarray(picture.convert("RGB"))

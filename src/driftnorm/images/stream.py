@@ -1,0 +1,125 @@
+"""One ordered stream of decoded images from any source, decoded ahead in a few threads."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from driftnorm._internal.processes import available_cores
+from driftnorm.images.contents import Content, Pixels, Raw, Unreadable
+from driftnorm.images.decoder import decoded, described
+from driftnorm.models.normalized import Preprocessing
+
+__all__ = ["Inputs", "Item", "Survey", "last_change"]
+
+MOST_THREADS = 8
+TOGETHER = 8  # images a task: handing a task to a thread costs as much as a small image
+
+
+class Item(NamedTuple):
+    """One image: its pixels, or why there are none, and whether it is the end of more."""
+
+    name: str
+    pixels: Pixels | None
+    error: str = ""
+    and_more: bool = False
+
+
+class Survey(NamedTuple):
+    """What there is.
+
+    Attributes:
+        images: How many; None where only reading everything would tell.
+        left_out: Files that are not pictures by their names.
+    """
+
+    images: int | None
+    left_out: int = 0
+
+
+class Inputs(ABC):
+    """Images in a fixed order, as often as wanted, in memory that does not grow with their number.
+
+    Attributes:
+        path: Where they are.
+        kind: What that is, for people.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The images, not decoded, from a position on."""
+
+    @abstractmethod
+    def survey(self) -> Survey:
+        """Count them, without opening them."""
+
+    def own_labels(self) -> Mapping[str, str]:
+        """Classes that the data themselves bring, by the image's name: names or numbers."""
+        return {}
+
+    def name_at(self, position: int) -> str | None:
+        """The name of the image at a position; None beyond the end."""
+        found = next(iter(self.raw(position)), None)
+        return None if found is None else found.name
+
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """What of the first so many images was changed after a moment (seconds), if anything."""
+        return str(self.path) if last_change(self.path) > moment else None
+
+    def stream(
+        self, wanted: Preprocessing, *, starting_at: int = 0, ahead: int = 64
+    ) -> Generator[Item, None, None]:
+        """The images decoded, in order; those that cannot be are there with an error.
+
+        Args:
+            wanted: Size and resampling.
+            starting_at: Position of the first one.
+            ahead: So many are decoded before they are asked for, and a task more.
+        """
+        waiting: deque[Future[list[Item]]] = deque()
+        threads = max(2, min(MOST_THREADS, available_cores()))
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="driftnorm-decode")
+        raw, together = self.raw(starting_at), max(1, min(TOGETHER, ahead))
+        try:
+            while few := [*islice(raw, together)]:
+                waiting.append(pool.submit(_items, few, wanted))
+                if len(waiting) * together > ahead:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def last_change(file: Path) -> float:
+    """When a file's content was changed last, or it was put in its place; 0 if it is not there."""
+    try:
+        about = file.stat()
+    except OSError:
+        return 0.0
+    # The time of modification is whatever its owner sets it to, the future included. That of the
+    # change of status follows every change, but is that of creation on Windows.
+    return about.st_mtime if os.name == "nt" else about.st_ctime
+
+
+def _items(few: list[Raw], wanted: Preprocessing) -> list[Item]:
+    return [_item(name, content, wanted) for name, content in few]
+
+
+def _item(name: str, content: Content, wanted: Preprocessing) -> Item:
+    try:
+        return Item(name, decoded(content, wanted))
+    except Exception as error:  # a damaged picture can make its decoder fail in any way
+        lost = isinstance(content, Unreadable) and content.and_more
+        return Item(name, None, described(error), lost)

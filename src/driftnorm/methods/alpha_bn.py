@@ -1,0 +1,38 @@
+"""alpha-BN: a fixed mixture of source and current-batch statistics (You, Li and Zhao 2021).
+
+Formula:
+    mu = alpha mu_c + (1 - alpha) mu_s, likewise the variance.
+
+Conventions clash between papers, so the argument says whose weight it is: the target's. When it
+helps: target statistics help but do not fit the weights wholly, as in networks fine-tuned with
+frozen BN. When it hurts: the current batch is local, so small batches stay noisy.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+from driftnorm.selection import Selector
+from driftnorm.statistics import Batch, Mixture
+
+__all__ = ["METHOD", "alpha_bn"]
+
+
+def alpha_bn(*, target_weight: float = 0.5, only: Selector | None = None) -> Recipe:
+    """Mix source and batch statistics, without optimisation.
+
+    Args:
+        target_weight: Weight of the batch's statistics; 0 is the source, 1 is BN adapt.
+        only: The layers that take part.
+    """
+    if not 0 <= target_weight <= 1:
+        raise ValueError(f"`target_weight` must be in [0, 1], got {target_weight}.")
+    return Recipe(statistics=Mixture(target_weight, Batch()), gradient="detached", only=only)
+
+
+METHOD = Method(
+    name="alpha-bn",
+    build=alpha_bn,
+    paper="You, Li and Zhao 2021, arXiv 2110.04065",
+    summary="fixed mixture of source and batch statistics, no gradient",
+    helps="shift that batch statistics alone overshoot",
+    hurts="very small batches; needs a weight that suits the data",
+)

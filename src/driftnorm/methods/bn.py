@@ -1,0 +1,43 @@
+"""BN adapt: normalise with the statistics of the current batch (Nado et al. 2020).
+
+Formula:
+    mu, v = mean and biased variance of the batch, in every layer; the affine parameters stay.
+
+When it helps: low-level shifts (noise, blur, weather) and batches of 64 or more. When it hurts:
+tiny or class-ordered batches, and networks that were fine-tuned with frozen BN statistics, whose
+weights never saw normalised features.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+from driftnorm.selection import Selector
+from driftnorm.statistics import Batch, Running, Statistics
+
+__all__ = ["METHOD", "bn"]
+
+
+def bn(
+    *, running: bool = False, momentum: float | None = None, only: Selector | None = None
+) -> Recipe:
+    """Target statistics without optimisation.
+
+    Args:
+        running: Use test-time running statistics instead of the batch's own (the paper's rows
+            "BN, mu_r^t" without optimisation).
+        momentum: Exponential running average; ``None`` averages all batches equally.
+        only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
+    """
+    if momentum is not None and not running:
+        raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
+    statistics: Statistics = Running(momentum=momentum) if running else Batch()
+    return Recipe(statistics=statistics, gradient="detached", only=only)
+
+
+METHOD = Method(
+    name="bn",
+    build=bn,
+    paper="Nado et al. 2020, arXiv 2006.10963; Schneider et al. 2020, arXiv 2006.16971",
+    summary="statistics of the current batch, no gradient",
+    helps="noise, blur, weather; batches of 64 or more; as cheap as inference",
+    hurts="small or class-ordered batches; networks fine-tuned with frozen BN statistics",
+)

@@ -1,0 +1,36 @@
+"""BN adapt with a source prior (Schneider et al. 2020).
+
+Formula:
+    mu = N / (N + n) mu_s + n / (N + n) mu_c, likewise the variance; n images in the batch, N the
+    number of images that the source statistics are worth.
+
+When it helps: batches too small to be trusted alone. When it hurts: a large N under strong shift
+keeps the statistics wrong.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+from driftnorm.selection import Selector
+from driftnorm.statistics import Prior
+
+__all__ = ["METHOD", "bn_prior"]
+
+
+def bn_prior(*, strength: float = 16.0, only: Selector | None = None) -> Recipe:
+    """The source as a prior worth ``strength`` images, mixed with the current batch.
+
+    Args:
+        strength: N above.
+        only: The layers that take part.
+    """
+    return Recipe(statistics=Prior(strength), gradient="detached", only=only)
+
+
+METHOD = Method(
+    name="bn-prior",
+    build=bn_prior,
+    paper="Schneider et al. 2020, arXiv 2006.16971",
+    summary="source statistics as a prior worth N images, updated by each batch",
+    helps="small batches, down to one image",
+    hurts="strong shift with a large N",
+)

@@ -1,0 +1,47 @@
+"""PL: train every parameter on the own confident predictions (Lee 2013, as run online by T3A).
+
+Formula:
+    loss = mean cross-entropy to argmax where max softmax > threshold; no such sample, no step.
+
+When it helps: rarely; it is a baseline. When it hurts: confident errors teach themselves.
+"""
+
+from typing_extensions import Unpack
+
+from driftnorm.methods._method import Method
+from driftnorm.objectives import PseudoLabel
+from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
+
+__all__ = ["METHOD", "pl"]
+
+
+def pl(
+    *,
+    threshold: float = 0.9,
+    trainable: Trainable = "all",
+    **optimising: Unpack[Optimising],
+) -> Recipe:
+    """Pseudo labels, source statistics.
+
+    Args:
+        threshold: Confidence that a pseudo label needs.
+        trainable: What the labels teach: ``"all"``, or the ``"classifier"`` (PL-C).
+        **optimising: Those of every method with a gradient; see ``Optimising``. The rate is 5e-5
+            (T3A's setting) unless given.
+    """
+    recipe = Recipe(
+        gradient="detached",
+        objective=PseudoLabel(threshold),
+        trainable=trainable,
+    )
+    return optimised(recipe, optimising, default_lr=5e-5)
+
+
+METHOD = Method(
+    name="pl",
+    build=pl,
+    paper="Lee 2013, ICML workshop",
+    summary="confident pseudo labels, all parameters",
+    helps="mild shift with a well-calibrated source; low rates",
+    hurts="confident errors reinforce themselves",
+)

@@ -1,0 +1,24 @@
+"""PL-C: pseudo labels that train the classifier only (Lee 2013, as run online by T3A).
+
+Formula:
+    as PL, with the last linear layer as the only trainable part.
+
+When it helps: mild shift; cheap, since no gradient enters the features. When it hurts: it cannot
+repair features, and confident errors teach themselves.
+"""
+
+from functools import partial
+
+from driftnorm.methods._method import Method
+from driftnorm.methods.pl import pl
+
+__all__ = ["METHOD"]
+
+METHOD = Method(
+    name="pl-c",
+    build=partial(pl, trainable="classifier"),
+    paper="Lee 2013, ICML workshop",
+    summary="confident pseudo labels, classifier only",
+    helps="mild shift; networks without batch norm",
+    hurts="spoilt features; confident errors reinforce themselves",
+)

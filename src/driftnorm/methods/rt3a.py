@@ -1,0 +1,42 @@
+"""rT3A: running class centroids instead of a bank of supports (Yang et al. 2022).
+
+Formula:
+    c_i <- N_i / (N_i + m) c_i + m / (N_i + m) mean(z of class i in the batch);
+    p = softmax(z . c_i)                                                                  (eq. 11)
+
+When it helps: on top of a feature-side method ("gprebn+rt3a"), where the classifier never saw the
+adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong; it does not hold a
+feature-side method that goes under.
+"""
+
+from typing import Literal
+
+from driftnorm.heads import RunningCentroids
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "rt3a"]
+
+
+def rt3a(
+    *,
+    reading: Literal["normalized", "literal"] = "normalized",
+    labels: Literal["linear", "centroids"] = "linear",
+) -> Recipe:
+    """Running-centroid classifier on unchanged features.
+
+    Args:
+        reading: Of eq. 11: ``"normalized"`` as T3A treats features, or ``"literal"``.
+        labels: Pseudo labels from the ``"linear"`` classifier or the ``"centroids"``.
+    """
+    return Recipe(head=RunningCentroids(reading, labels))
+
+
+METHOD = Method(
+    name="rt3a",
+    build=rt3a,
+    paper="Yang et al. 2022, arXiv 2205.10210",
+    summary="running class centroids as classifier, no gradient, constant memory",
+    helps="other domains; on top of a feature-side method",
+    hurts="mostly wrong pseudo labels",
+)

@@ -1,0 +1,27 @@
+"""Source: no adaptation, the baseline that every gain is measured against.
+
+Formula:
+    y = (x - mu_r) / sigma_r * gamma + beta, with the statistics of training (paper, eq. 3).
+
+When it helps: the data have not drifted. When it hurts: they have.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "source"]
+
+
+def source() -> Recipe:
+    """The network as it was trained."""
+    return Recipe()
+
+
+METHOD = Method(
+    name="source",
+    build=source,
+    paper="-",
+    summary="no adaptation",
+    helps="data like those of training; batches of one",
+    hurts="drifted data",
+)

@@ -1,0 +1,34 @@
+"""T3A: classify by the most certain features seen (Iwasawa and Matsuo 2021).
+
+Formula:
+    w_k = normalised sum of the M lowest-entropy unit features pseudo-labelled k (and the trained
+    classifier's rows); logits = z . w_k. The batch joins before it is answered.
+
+When it helps: shifts that move whole classes in feature space (other domains). When it hurts:
+low-level corruption, which has spoilt the features already; wrong pseudo labels in the bank stay.
+"""
+
+from driftnorm.heads import T3A
+from driftnorm.methods._method import Method
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "t3a"]
+
+
+def t3a(*, supports: int = 20) -> Recipe:
+    """Support-based classifier on unchanged features.
+
+    Args:
+        supports: How many supports a class keeps (M); -1 keeps all.
+    """
+    return Recipe(head=T3A(supports))
+
+
+METHOD = Method(
+    name="t3a",
+    build=t3a,
+    paper="Iwasawa and Matsuo 2021, NeurIPS",
+    summary="classifier from the M most certain features of each class, no gradient",
+    helps="other domains; networks without batch norm",
+    hurts="corruptions of the features themselves",
+)

@@ -1,0 +1,65 @@
+"""Tent: minimise entropy over the BN affine parameters, with batch statistics (Wang et al. 2021).
+
+Formula:
+    loss = mean over the batch of H(softmax(f(x))); gamma and beta of every BN layer are trained,
+    through training-mode batch norm (paper, eq. 1 and 4).
+
+When it helps: low-level shifts with i.i.d. classes and batches of 64 or more. When it hurts: many
+classes with small batches, class-ordered streams, long streams with a high rate (collapse),
+networks fine-tuned with frozen BN statistics. The answer is that of the pass before the step.
+"""
+
+from typing import Literal
+
+from typing_extensions import Unpack
+
+from driftnorm.functional import GradientPath
+from driftnorm.methods._method import Method
+from driftnorm.objectives import Entropy
+from driftnorm.recipe import Optimising, Recipe, optimised
+from driftnorm.selection import Selector
+from driftnorm.statistics import Batch, Source, Statistics
+
+__all__ = ["METHOD", "tent"]
+
+
+def tent(
+    *,
+    statistics: Literal["batch", "source"] | Statistics = "batch",
+    gradient: GradientPath = "preserved",
+    only: Selector | None = None,
+    **optimising: Unpack[Optimising],
+) -> Recipe:
+    """Entropy minimisation on the affine parameters.
+
+    Args:
+        statistics: ``"batch"`` is Tent; ``"source"`` is the paper's "BN, mu_r" row (an ordinary
+            eval-mode layer: set ``gradient="detached"``).
+        gradient: ``"detached"`` stops the gradient at the statistics: Tent(de), BN(de).
+        only: The layers that take part.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
+    """
+    named: dict[str, Statistics] = {"batch": Batch(), "source": Source()}
+    chosen = named.get(statistics) if isinstance(statistics, str) else statistics
+    if chosen is None:
+        raise ValueError(
+            f"`statistics` must be 'batch', 'source' or a Statistics object, got {statistics!r}."
+        )
+    recipe = Recipe(
+        statistics=chosen,
+        gradient=gradient,
+        objective=Entropy(),
+        trainable="affine",
+        only=only,
+    )
+    return optimised(recipe, optimising)
+
+
+METHOD = Method(
+    name="tent",
+    build=tent,
+    paper="Wang et al. 2021, arXiv 2006.10726",
+    summary="entropy on the affine parameters, batch statistics",
+    helps="corruptions, i.i.d. classes, batches of 64 or more",
+    hurts="class-ordered or tiny batches; high rates; networks fine-tuned with frozen BN",
+)

@@ -1,0 +1,330 @@
+"""The user's MODEL, whatever way it is named, as one network that takes images in [0, 1]."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm.adapter._checks import normalizes_input
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.errors import CheckpointError
+from driftnorm.models import (
+    MODELS,
+    Normalized,
+    Preprocessing,
+    load,
+    load_published,
+    open_checkpoint,
+    resolve,
+    save_checkpoint,
+)
+from driftnorm.models._files import read_any
+from driftnorm.models._vision import import_timm, import_torchvision
+from driftnorm.models.checkpoints import PathLike
+from driftnorm.models.names import WEIGHT_SUFFIXES, Constants
+from driftnorm.models.normalized import doubt_of_constants
+from driftnorm.models.sources import is_factory
+
+__all__ = ["OpenedModel", "open_model", "read_class_names", "save_adapted"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedModel:
+    """A network with all that one must know to show it pictures and to read its answers.
+
+    Attributes:
+        network: Takes images (N, 3, H, W) in [0, 1] and normalises them itself; evaluation mode.
+        preprocessing: How a picture becomes such an image.
+        classes: Class names in the order of the outputs; their numbers where nobody named them.
+        name: What to call the model.
+        architecture: What it was built from, as `driftnorm.models.load` takes it; None if the
+            network came whole out of a trusted file, so that nothing could build it again.
+        options: Options of the architecture.
+        adapted_by: The method, where the file says that the network was adapted before.
+    """
+
+    network: nn.Module
+    preprocessing: Preprocessing
+    classes: tuple[str, ...]
+    name: str
+    architecture: str | None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adapted_by: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """What the model's own source says, before the user's flags."""
+
+    network: nn.Module
+    preprocessing: Preprocessing | None
+    classes: tuple[str, ...] | None
+    architecture: str | None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adapted_by: str = ""
+
+
+def open_model(
+    model: PathLike,
+    *,
+    weights: PathLike | None = None,
+    classes: PathLike | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    size: int | None = None,
+    trust: bool = False,
+) -> OpenedModel:
+    """Opens the model that a user names.
+
+    Class names, input size and normalisation come from the file, from timm or torchvision, or from
+    what driftnorm knows of the network; the arguments win where they are given.
+
+    Args:
+        model: A self-describing driftnorm file, "timm:NAME", "torchvision:NAME", a built-in name,
+            or "package.module:factory".
+        weights: A weight file. Without one, timm and torchvision networks get the weights that
+            those projects publish, and a factory's network is taken as it comes.
+        classes: A text file with one class name a line, or a JSON list of names.
+        mean: Mean per channel for images in [0, 1].
+        std: Standard deviation per channel.
+        size: Height and width of the square input in pixels.
+        trust: Accept files that can run code when they are opened: pickled modules (as `model` or
+            `weights`), TorchScript archives (as `weights`), files that name a factory.
+
+    Returns:
+        The network and what goes with it.
+    """
+    if (mean is None) != (std is None):
+        raise ValueError("`mean` and `std` go together: give both or neither.")
+    constants = None if mean is None or std is None else (mean, std)
+    doubt = None if constants is None else doubt_of_constants(*constants)
+    if doubt is not None:
+        raise ValueError(f"`mean` and `std`: {doubt}")
+    for flag, file in (("MODEL", model if _is_file(model) else None), ("--weights", weights)):
+        if file is not None and not Path(file).exists():
+            raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
+    if _is_file(model):
+        if weights is not None:
+            raise ValueError(
+                f"{model} is a file and brings its weights; to use those of {weights}, name the "
+                "architecture as `model`, such as 'timm:resnet50'."
+            )
+        found = _from_file(Path(model), constants, trust)
+    else:
+        found = _from_spec(str(model), weights, constants, trust)
+    preprocessing = _settled_preprocessing(found, size, str(model))
+    outputs = _count_outputs(found.network, preprocessing.size, str(model))
+    return OpenedModel(
+        found.network,
+        preprocessing,
+        _class_names(found.classes, classes, outputs),
+        Path(model).stem if _is_file(model) else str(model),
+        found.architecture,
+        found.options,
+        found.adapted_by,
+    )
+
+
+def read_class_names(path: PathLike) -> tuple[str, ...]:
+    """Reads class names from a text file, one a line, or from a JSON list."""
+    text = Path(path).read_text(encoding="utf-8-sig")
+    names: Any = [line.strip() for line in text.splitlines() if line.strip()]
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"`classes` {path} is no valid JSON list: {error}.") from error
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"`classes` {path} must hold class names, one a line or as a JSON list of texts."
+        )
+    return tuple(names)
+
+
+def _is_file(model: PathLike) -> bool:
+    if str(model) in MODELS:
+        return False
+    return Path(model).is_file() or Path(model).suffix in WEIGHT_SUFFIXES
+
+
+def _from_file(path: Path, constants: Constants | None, trust: bool) -> _Found:
+    if _is_scripted(path):
+        raise CheckpointError(
+            "foreign",
+            f"{path} is a TorchScript archive, a compiled program: opening it runs its code, and "
+            "its batch-norm layers cannot be replaced. Name its architecture as the model and give "
+            "the file as weights, trusting it; then only its weights are used.",
+        )
+    try:
+        checkpoint = open_checkpoint(path, trust=trust)
+    except CheckpointError as error:
+        if error.problem != "pickled" or not trust:
+            raise
+        return _pickled(path, constants)
+    if constants is not None:
+        raise ValueError(
+            f"{path} describes its own normalisation; to use another `mean` and `std`, name the "
+            "architecture as the model and give the file as weights."
+        )
+    return _Found(
+        checkpoint.model,
+        checkpoint.preprocessing,
+        checkpoint.classes,
+        checkpoint.architecture,
+        checkpoint.options,
+        str(checkpoint.facts.get("method", "")) if "adapted_from" in checkpoint.facts else "",
+    )
+
+
+def _pickled(path: Path, constants: Constants | None) -> _Found:
+    network = read_any(path, trust=True)
+    if not isinstance(network, nn.Module):
+        raise CheckpointError(
+            "undescribed",
+            f"{path} holds a pickled {type(network).__name__}, not a whole network; name its "
+            "architecture as the model and give the file as weights.",
+        )
+    if constants is not None and normalizes_input(network):
+        raise ValueError(
+            f"{path} seems to normalise by itself (it holds a mean and a deviation): leave `mean` "
+            "and `std` out."
+        )
+    network = network.float() if constants is None else Normalized(network.float(), *constants)
+    return _Found(network.eval(), None, None, None)
+
+
+def _is_scripted(path: Path) -> bool:
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
+def _from_spec(
+    spec: str,
+    weights: PathLike | None,
+    constants: Constants | None,
+    trust: bool,
+) -> _Found:
+    mean, std = constants or (None, None)
+    if weights is None:
+        network = _published(spec, mean, std)
+    else:
+        state: PathLike | dict[str, Tensor] = weights
+        if trust and _is_scripted(Path(weights)):
+            state = dict(torch.jit.load(str(weights), map_location="cpu").state_dict())  # type: ignore[no-untyped-call]
+        network = load(spec, state, mean=mean, std=std, trust=trust)
+    inner = network.network if isinstance(network, Normalized) else network
+    if spec in MODELS:
+        options = MODELS[spec].options_in(inner.state_dict())
+        return _Found(network, MODELS[spec].preprocessing, None, spec, options)
+    if is_factory(spec):
+        return _Found(network, None, None, spec)
+    _, preprocessing = resolve(spec)
+    return _Found(network, preprocessing, _published_classes(spec, inner), spec)
+
+
+def _published(spec: str, mean: Sequence[float] | None, std: Sequence[float] | None) -> nn.Module:
+    """The network of a spec with the weights that its own project has for it."""
+    if spec in MODELS:
+        raise ValueError(f"`{spec}` is an architecture without weights: give `--weights` FILE.")
+    if spec.partition(":")[0] not in ("timm", "torchvision"):
+        return load(spec, mean=mean, std=std)
+    return load_published(spec, mean, std)
+
+
+def _published_classes(spec: str, network: nn.Module) -> tuple[str, ...] | None:
+    """Names of the classes that the project's own weights are for."""
+    family, _, name = spec.partition(":")
+    if family == "torchvision":
+        published = import_torchvision().models.get_model_weights(name)
+        return tuple(published.DEFAULT.meta.get("categories", ())) or None
+    import_timm()
+    data = importlib.import_module("timm.data")
+    subset = data.infer_imagenet_subset(network)
+    return None if subset is None else tuple(data.ImageNetInfo(subset).label_descriptions())
+
+
+def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Preprocessing:
+    """What the source of the model says, with the constants that are really inside it."""
+    known = found.preprocessing
+    pixels = size if size is not None or known is None else known.size
+    if pixels is None:
+        raise ValueError(
+            f"nothing says which input size {model!r} expects: give `size` (`--size`) in pixels, "
+            "such as 224."
+        )
+    if isinstance(found.network, Normalized):
+        mean, std = (
+            tuple(round(v, 6) for v in getattr(found.network, key).flatten().tolist())
+            for key in ("mean", "std")
+        )
+    elif normalizes_input(found.network):
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # it is fed images in [0, 1] as they are
+    else:
+        raise ValueError(
+            f"nothing says how {model!r} normalises its input: give `mean` and `std` per channel "
+            "for images in [0, 1] (0 0 0 and 1 1 1 if it takes them as they are)."
+        )
+    if known is None:
+        return Preprocessing(mean, std, pixels)
+    return dataclasses.replace(known, mean=mean, std=std, size=pixels)
+
+
+def _count_outputs(network: nn.Module, size: int, model: str) -> int:
+    """The number of classes, from one forward pass of grey images."""
+    try:
+        with torch.no_grad():
+            # Two, because a layer without statistics cannot measure the variance of one.
+            answer = network(torch.full((2, 3, size, size), 0.5))
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{model!r} does not take a batch of RGB images of {size} x {size} pixels: {reason}"
+        ) from error
+    if not isinstance(answer, Tensor) or answer.dim() < 2:
+        what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+        raise TypeError(f"{model!r} must answer with logits of shape (N, classes), got {what}.")
+    return answer.shape[1]
+
+
+def _class_names(
+    known: tuple[str, ...] | None, path: PathLike | None, outputs: int
+) -> tuple[str, ...]:
+    if path is not None:
+        names = read_class_names(path)
+        if len(names) != outputs:
+            raise ValueError(
+                f"`classes` {path} must name the {outputs} classes of the network, it has "
+                f"{len(names)} names."
+            )
+        return names
+    if known is not None and len(known) == outputs:
+        return known
+    return tuple(map(str, range(outputs)))
+
+
+def save_adapted(file: Path, adapter: RecipeAdapter, opened: OpenedModel) -> None:
+    """Write the adapted network as a plain one that describes itself."""
+    if opened.architecture is None:
+        raise ValueError(f"{opened.name} has no name to build it from again; give `--weights`.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(
+        file,
+        adapter.bake().cpu(),
+        architecture=opened.architecture,
+        classes=opened.classes,
+        preprocessing=opened.preprocessing,
+        options=opened.options,
+        adapted_from=opened.name,
+        method=adapter.method,
+        batches=adapter.batches,
+    )

@@ -1,1 +1,0 @@
-"""Rows and runs as one self-contained page; see `driftnorm.report.page.make_report`."""

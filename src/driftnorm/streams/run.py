@@ -1,0 +1,296 @@
+"""A stream of the user's images through an adapter, into a CSV file: killed, it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from driftnorm._internal.files import exclusive, write_atomically
+from driftnorm.adapter import Adapter
+from driftnorm.adapter.drift import layer_distances
+from driftnorm.errors import DataError, DriftnormWarning
+from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
+from driftnorm.models import Preprocessing
+from driftnorm.streams.comparison import COMPARED_IMAGES
+from driftnorm.streams.predictions import Answer, PredictionsFile, Tally, read_answers
+from driftnorm.streams.saved_run import RunState, read_state, save_state
+from driftnorm.streams.summary import summarized
+
+__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream"]
+
+# Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
+# saving takes at most one part in 400 of the time.
+SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400
+FEW = 16  # images
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with the images.
+
+    Attributes:
+        out: The CSV file. The run's own files are in a folder beside it, named alike.
+        preprocessing: Size and resampling of the images.
+        classes: Names of the classes.
+        settings: What the run is of, fit for JSON; a run goes on only with the same ones.
+        batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
+            no other image into another batch. A rest of less than half a batch goes with the last.
+        every: Batches between saved states; None saves every two seconds, or less often where
+            writing a state takes long.
+        fresh: Start over, whatever is there.
+    """
+
+    out: Path
+    preprocessing: Preprocessing
+    classes: tuple[str, ...]
+    settings: Mapping[str, Any]
+    batch_size: int = 64
+    every: int | None = None
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        if self.out.suffix.lower() != ".csv":
+            raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
+        for flag, value in (("--batch-size", self.batch_size), ("--every", self.every)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{flag}` must be at least 1, got {value}.")
+
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps its state and its record."""
+        return self.out.with_suffix(".run")
+
+    @property
+    def state_file(self) -> Path:
+        """How far the run is."""
+        return self.folder / "state.safetensors"
+
+    @property
+    def record_file(self) -> Path:
+        """What came of it, for the report."""
+        return self.folder / "run.json"
+
+
+class Snapshot(NamedTuple):
+    """How the run is going."""
+
+    done: int
+    unreadable: int
+    speed: float
+    entropy: float
+    guard: str
+
+
+class Outcome(NamedTuple):
+    """How the run ended: whole or stopped, where this session began, and its record."""
+
+    finished: bool
+    began_at: int
+    record: dict[str, Any]
+
+
+def adapt_stream(
+    adapter: Adapter,
+    source: nn.Module,
+    inputs: Inputs,
+    plan: Plan,
+    *,
+    labels: Labels | None = None,
+    on_begin: Callable[[], object] = lambda: None,
+    on_batch: Callable[[Snapshot], None] = lambda snapshot: None,
+    on_note: Callable[[str], None] = lambda note: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Predict on all images and adapt to them; go on where an earlier call was stopped.
+
+    However often the process is killed and started again, the CSV file comes out the same.
+
+    Args:
+        adapter: Of ``source``; in the state in which a new run shall start.
+        source: The network without adaptation, shown some images for comparison.
+        inputs: The images.
+        plan: What to do with them.
+        labels: True classes. They are counted with, and never shown to the adapter.
+        on_begin: Called once the run may write: nobody else does, and it is the run it was.
+        on_batch: Hears of every batch.
+        on_note: Hears of every warning.
+        should_stop: Asked after every batch.
+
+    Returns:
+        What came of it; the record is on disk as well, if the run is finished.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(plan.folder / "lock", f"Another process is writing {plan.out}."):
+        state = _begin(adapter, inputs, plan)
+        began_at, tally = state.position, state.tally
+        file = PredictionsFile(plan.out, state.length, plan.classes)
+        on_begin()
+
+        def hear(note: str) -> None:
+            if tally.note(note):
+                on_note(note)
+
+        with closing(file), _warnings_to(hear):
+            session = _Session(adapter, source, inputs, plan, labels, file, state)
+            finished = session.run(on_batch, should_stop)
+            read = tally.images - tally.unreadable
+            if finished and 0 < read < FEW and any(layer_distances(adapter).values()):
+                images = "was only 1 image" if read == 1 else f"were only {read} images"
+                hear(f"there {images}: statistics of so few are mostly noise.")
+        record = summarized(state, adapter, plan.classes)
+        if finished:
+            record["left_out"] = inputs.survey().left_out
+            write_atomically(plan.record_file, json.dumps(record, indent=1) + "\n")
+    return Outcome(finished, began_at, record)
+
+
+def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
+    """The state to go on from; a new one is on disk before the first prediction is."""
+    if plan.fresh or not plan.state_file.exists():
+        if plan.out.exists() and not plan.fresh:
+            raise ValueError(
+                f"{plan.out} is there already, and not from a run that could go on: choose "
+                "another `--out`, or overwrite it with `--fresh`."
+            )
+        plan.record_file.unlink(missing_ok=True)
+        counts = Tally(predicted=[0] * len(plan.classes))
+        state = RunState(plan.settings, began=time.time(), tally=counts)
+        save_state(plan.state_file, state, adapter)
+        return state
+    state, tensors = read_state(plan.state_file)
+    state.check_settings(plan.settings, plan.out)
+    if state.position and inputs.name_at(state.position - 1) != state.last_name:
+        raise DataError(
+            f"{inputs.path} has changed since the run was stopped: image number {state.position} "
+            f"was {state.last_name!r}. Start over with `--fresh`."
+        )
+    changed = inputs.changed_since(state.began, state.position)
+    if changed is not None:
+        raise DataError(
+            f"{changed} has changed since the run of {plan.out} began: choose another `--out`, or "
+            "start over with `--fresh`."
+        )
+    adapter.load_state_dict(tensors)
+    return state
+
+
+@contextmanager
+def _warnings_to(hear: Callable[[str], None]) -> Iterator[None]:
+    """Hand the adapter's warnings on; Pillow's are about images that are reported anyway."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        warnings.simplefilter("always", DriftnormWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, DriftnormWarning):
+                hear(str(message))
+            else:
+                show_others(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
+
+
+@dataclass
+class _Session:
+    """One process's part of a run."""
+
+    adapter: Adapter
+    source: nn.Module
+    inputs: Inputs
+    plan: Plan
+    labels: Labels | None
+    file: PredictionsFile
+    state: RunState
+
+    @property
+    def _device(self) -> torch.device:
+        return next((p.device for p in self.source.parameters()), torch.device("cpu"))
+
+    def run(self, on_batch: Callable[[Snapshot], None], should_stop: Callable[[], bool]) -> bool:
+        """Returns whether all is done."""
+        plan, state = self.plan, self.state
+        begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
+        unsaved, saved_at, stopped = 0, begun, False
+        pause = SAVE_SECONDS
+        items = self.inputs.stream(
+            plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
+        )
+        with closing(items):
+            for batch in in_batches(items, plan.batch_size):
+                entropy = self._predict(batch)
+                now = time.perf_counter()
+                elapsed = now - begun
+                state.tally.seconds = spent + elapsed
+                speed = (state.position - first) / elapsed
+                on_batch(self._snapshot(speed, entropy))
+                unsaved += 1
+                stopped = should_stop()
+                due = now - saved_at > pause if plan.every is None else unsaved >= plan.every
+                if due or stopped:
+                    save_state(plan.state_file, state, self.adapter)
+                    unsaved, saved_at = 0, time.perf_counter()
+                    pause = max(SAVE_SECONDS, (saved_at - now) / SAVE_SHARE)
+                if stopped:
+                    break
+        if unsaved:
+            save_state(plan.state_file, state, self.adapter)
+        return not stopped
+
+    def _predict(self, batch: Sequence[Item]) -> float:
+        """Answer, write and count a batch; returns its mean entropy."""
+        state = self.state
+        readable = [(i, item.pixels) for i, item in enumerate(batch) if item.pixels is not None]
+        answers = [Answer(None, error=item.error) for item in batch]
+        if readable:
+            x = as_batch([pixels for _, pixels in readable], self._device)
+            given = read_answers(self.adapter(x))
+            for (place, _), answer in zip(readable, given, strict=True):
+                answers[place] = answer
+        names = [item.name for item in batch]
+        labels = [
+            None if self.labels is None else self.labels.of(name, state.position + i)
+            for i, name in enumerate(names)
+        ]
+        if readable:
+            places = [place for place, _ in readable]
+            self._compare(x, [(batch[p], answers[p], labels[p]) for p in places])
+        for item in batch:
+            if item.and_more:
+                state.tally.cut_off = item.error
+        self.file.append(names, answers)
+        state.tally.add(names, answers, labels)
+        state.position += len(batch)
+        state.drift.add(state.position, self.adapter)
+        state.last_name, state.length = names[-1], self.file.length
+        entropies = [answer.entropy for answer in answers if answer.choice is not None]
+        return sum(entropies) / len(entropies) if entropies else float("nan")
+
+    def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
+        """Now and then, put the source's answers to some of the same images beside ours."""
+        comparison, last = self.state.comparison, self.adapter.last
+        asked = None if last is None else last.source  # by the guard: it need not be asked again
+        if asked is None:
+            if not comparison.wants(self.state.position):
+                return
+            with torch.no_grad():
+                asked = self.source(x[:COMPARED_IMAGES])
+        plain = read_answers(asked)
+        comparison.add(shown[: len(plain)], plain, self.plan.classes)
+
+    def _snapshot(self, speed: float, entropy: float) -> Snapshot:
+        state, adapter = self.state, self.adapter
+        guard = "ok" if adapter.alarms == 0 else f"{adapter.alarms} alarms"
+        if adapter.last is not None and adapter.last.status not in ("adapted", "empty"):
+            guard = adapter.last.status
+        return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)

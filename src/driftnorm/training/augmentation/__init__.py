@@ -1,0 +1,1 @@
+"""Training recipes that make networks robust."""

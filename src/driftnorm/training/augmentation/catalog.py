@@ -1,0 +1,71 @@
+"""The training recipes by name. A new one is a frozen dataclass with `losses`, and a line here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from driftnorm.models.registry import unknown_name
+from driftnorm.training.augmentation.adversarial import Adversarial
+from driftnorm.training.augmentation.augmix import Augmix
+from driftnorm.training.augmentation.autoaugment import Autoaugment
+from driftnorm.training.augmentation.blends import Cutmix, Mixup
+from driftnorm.training.augmentation.cutout import Cutout
+from driftnorm.training.augmentation.standard import Standard
+from driftnorm.training.batches import Batch
+
+__all__ = ["RECIPES", "TrainingRecipe", "make_recipe"]
+
+
+class TrainingRecipe(Protocol):
+    """What the losses of a batch are; its fields are its settings, its papers' the defaults."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Under `loss` what is minimised, beside it what is worth watching."""
+        ...
+
+
+RECIPES: dict[str, type[TrainingRecipe]] = {
+    "standard": Standard,
+    "cutout": Cutout,
+    "mixup": Mixup,
+    "cutmix": Cutmix,
+    "autoaugment": Autoaugment,
+    "adversarial": Adversarial,
+    "augmix": Augmix,
+}
+
+
+def make_recipe(name: str, settings: Iterable[str] = ()) -> TrainingRecipe:
+    """Builds a recipe from its name and from settings of the form "alpha=0.2"."""
+    if name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    kind = RECIPES[name]
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    values: dict[str, float] = {}
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        if key not in defaults:
+            raise ValueError(
+                f"recipe {name!r} has no setting {key!r}; it has "
+                f"{', '.join(f'{k}={v:g}' for k, v in defaults.items())}."
+            )
+        values[key] = _number(key, text, whole=isinstance(defaults[key], int))
+    return kind(**values)
+
+
+def _number(key: str, text: str, *, whole: bool) -> float:
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"`{key}` must be {kind}, got {text!r}.") from None
+    if not math.isfinite(value):
+        raise ValueError(f"`{key}` must be finite, got {text}.")
+    return value

@@ -1,0 +1,76 @@
+"""The batches that training on domains draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from driftnorm._internal.types import Integers
+from driftnorm.images.domains.augment import augment
+from driftnorm.images.domains.domain_arrays import DomainArray
+from driftnorm.images.unit import unit
+from driftnorm.training.batches import random_numbers
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """One batch a training domain for every step, drawn with replacement as DomainBed does.
+
+    A batch follows from the seed and the step alone, so a resumed run sees what an uninterrupted
+    one would have seen, bit for bit.
+
+    Args:
+        domains: Those to train on, in order.
+        positions: For each of them, which images to draw from: its "in" split.
+        batch_size: Images a domain and step.
+        seed: Of the draws and of the augmentation.
+        augmented: Whether to augment; see `driftnorm.images.domains.augment.augment`.
+        side: Of augmented images, in pixels; that of the stored ones by default.
+    """
+
+    def __init__(
+        self,
+        domains: Sequence[DomainArray],
+        positions: Sequence[Integers],
+        batch_size: int,
+        seed: int,
+        *,
+        augmented: bool,
+        side: int | None = None,
+    ) -> None:
+        if not domains or len(domains) != len(positions):
+            raise ValueError(
+                "`domains` and `positions` must be equally many and at least one, got "
+                f"{len(domains)} and {len(positions)}."
+            )
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"`batch_size` must be a positive whole number, got {batch_size!r}.")
+        for domain, chosen in zip(domains, positions, strict=True):
+            _check_positions(domain, chosen)
+        if side is not None and not augmented:
+            raise ValueError("`side` is of augmented images: set `augmented`, or cache that size.")
+        random_numbers(seed, "order", 0)  # refuses a bad seed now rather than at the first step
+        self.domains, self.positions = tuple(domains), tuple(positions)
+        self.batch_size, self.seed = batch_size, seed
+        self.augmented, self.side = augmented, side
+
+    def batch(self, step: int) -> list[tuple[Tensor, Tensor]]:
+        """Images in [0, 1], (N, C, H, W), and labels of each domain at a step, counted from 0."""
+        order = random_numbers(self.seed, "order", step)
+        changes = random_numbers(self.seed, "augmentation", step)
+        batches = []
+        for domain, positions in zip(self.domains, self.positions, strict=True):
+            draws = positions[order.integers(0, len(positions), self.batch_size)]
+            images, labels = domain.tensors(draws)
+            pixels = augment(images, changes, self.side) if self.augmented else unit(images)
+            batches.append((pixels, labels))
+        return batches
+
+
+def _check_positions(domain: DomainArray, positions: Integers) -> None:
+    if not len(positions) or positions.min() < 0 or positions.max() >= len(domain):
+        raise ValueError(
+            f"`positions` of {domain.name} must be at least one, each from 0 to {len(domain) - 1}."
+        )

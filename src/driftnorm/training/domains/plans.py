@@ -1,0 +1,137 @@
+"""From what people ask for to a whole plan: DomainBed's defaults wherever they ask for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driftnorm.images.domains.known import find_known
+from driftnorm.images.domains.named import DIGIT_SETS
+from driftnorm.training.augmentation.standard import require
+from driftnorm.training.domains.algorithms import find_algorithm
+from driftnorm.training.domains.hparams import random_hparams
+from driftnorm.training.domains.network import BatchNormMode
+from driftnorm.training.domains.training import DomainTraining, Features, Precision
+
+__all__ = ["PlanOptions", "is_swad"]
+
+_STEPS = 5001
+_EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
+_EVERY_SWAD_VLCS, _RATIO_SWAD_VLCS = 50, 0.2  # what SWAD's authors take there
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is asked of all trainings on some data; None leaves it to the defaults.
+
+    Attributes:
+        data: As `open_arrays` takes it; digits have defaults of their own.
+        backbone: Default: resnet50, for digits mnist-gn.
+        weights: File of pre-trained weights, or a package's name.
+        batch_norm: Default: frozen, for digits trained.
+        steps: Default: 5001.
+        evaluate_every: Default: 300, for digits and SWAD 100.
+        batch_size: Images a domain and step; default: that of the hyper-parameters.
+        learning_rate: Default: that of the hyper-parameters.
+        every_split: See `DomainTraining`.
+        augmented_validation: See `DomainTraining`.
+        features: See `DomainTraining`.
+        evaluate_images: See `DomainTraining`.
+        precision: See `DomainTraining`.
+    """
+
+    data: str
+    backbone: str | None = None
+    weights: str | None = None
+    batch_norm: BatchNormMode | None = None
+    steps: int | None = None
+    evaluate_every: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    every_split: bool = False
+    augmented_validation: bool = False
+    features: Features = "trained"
+    evaluate_images: int | None = None
+    precision: Precision = "float32"
+
+    def plan(
+        self,
+        algorithm: str,
+        test_domains: Sequence[str],
+        *,
+        swad: bool = False,
+        settings: Sequence[tuple[str, Any]] = (),
+        hparams_seed: int = 0,
+        trial_seed: int = 0,
+        seed: int = 0,
+        data_name: str | None = None,
+    ) -> DomainTraining:
+        """The plan of one training.
+
+        Args:
+            algorithm: Its name; ``swad`` stands for SWAD around ERM.
+            test_domains: Not trained on.
+            swad: Wrap SWAD around the algorithm.
+            settings: Hyper-parameters that win over those of the seed.
+            hparams_seed: 0 for DomainBed's defaults, else a draw of its random search.
+            trial_seed: Of the splits, and half of the draw's seed.
+            seed: Of everything else.
+            data_name: What the opened data are called; SWAD has values of its own for VLCS.
+
+        Raises:
+            ValueError: A hyper-parameter that cannot be; or nothing pre-trained where the
+                defaults keep what pre-training left.
+        """
+        digits = self.data.split(":")[0] in DIGIT_SETS
+        wraps = swad or is_swad(algorithm)
+        name = "erm" if is_swad(algorithm) else algorithm.lower()
+        find_algorithm(name)
+        values: dict[str, Any] = dict(random_hparams(name, digits, hparams_seed, trial_seed))
+        values.update(settings)
+        require("batch_size", values["batch_size"], 1, whole=True)
+        for common in ("lr", "weight_decay", "dropout"):
+            require(common, values[common], 0)
+        batch_size, lr = int(values.pop("batch_size")), float(values.pop("lr"))
+        every = _EVERY_DIGITS if digits else _EVERY_SWAD if wraps else _EVERY
+        if wraps and data_name == find_known("VLCS").name:
+            every = _EVERY_SWAD_VLCS
+            values.setdefault("tolerance_ratio", _RATIO_SWAD_VLCS)
+        backbone = self.backbone or ("mnist-gn" if digits else "resnet50")
+        dropout = float(values.pop("dropout"))
+        plan = DomainTraining(
+            algorithm=name,
+            test_domains=tuple(test_domains),
+            backbone=backbone,
+            weights=self.weights,
+            batch_norm=self.batch_norm or ("trained" if digits else "frozen"),
+            steps=_STEPS if self.steps is None else self.steps,
+            batch_size=batch_size if self.batch_size is None else self.batch_size,
+            lr=lr if self.learning_rate is None else self.learning_rate,
+            weight_decay=float(values.pop("weight_decay")),
+            # DomainBed draws it for the digits too, and its network for them has none.
+            dropout=0.0 if backbone.startswith("mnist") else dropout,
+            options=tuple(sorted(values.items())),
+            swad=wraps,
+            trial_seed=trial_seed,
+            seed=seed,
+            evaluate_every=every if self.evaluate_every is None else self.evaluate_every,
+            every_split=self.every_split,
+            augmented_validation=self.augmented_validation,
+            features=self.features,
+            evaluate_images=self.evaluate_images,
+            precision=self.precision,
+        )
+        kept = self.batch_norm is None or self.features == "fixed"
+        if kept and self.weights is None and not backbone.startswith("mnist"):
+            raise ValueError(
+                "`--weights` must name pre-trained weights, for by default their batch-norm "
+                "statistics are kept as they are: a file, timm, torchvision or package. To train "
+                "from random weights say `--batch-norm trained`."
+            )
+        return plan
+
+
+def is_swad(algorithm: str) -> bool:
+    """Whether a name stands for SWAD, which wraps an algorithm and is none."""
+    return algorithm.lower() == "swad"

@@ -1,0 +1,338 @@
+"""One training on domains at work: batches, steps, evaluations, and the files that it leaves."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from driftnorm._internal.files import write_atomically
+from driftnorm._internal.types import Integers
+from driftnorm.images.domains.domain_arrays import (
+    EVALUATION_BATCH,
+    DomainArray,
+    DomainArrays,
+    evaluation_batches,
+)
+from driftnorm.models import Normalized, Preprocessing, save_checkpoint
+from driftnorm.models.checkpoint_files import facts_in
+from driftnorm.models.deployed import ArmNetwork, variant_of
+from driftnorm.training.batches import random_numbers
+from driftnorm.training.checkpoint import ResumeFile
+from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch
+from driftnorm.training.domains.algorithms import find_algorithm
+from driftnorm.training.domains.algorithms.swad import SWAD, reestimate_statistics
+from driftnorm.training.domains.backbones import backbone
+from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
+from driftnorm.training.domains.minibatches import Batches
+from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
+
+if TYPE_CHECKING:
+    from driftnorm.training.domains.training import DomainTraining
+
+__all__ = ["Cost", "Outcome", "TrainingRun"]
+
+_STATISTICS_BATCHES = 500  # as SWAD's authors do
+_RESUME = "resume.pt"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, and where its networks are."""
+
+    reason: Stop
+    folder: Path
+    steps: int
+    seconds: float
+    history: list[dict[str, float]]
+
+    @property
+    def files(self) -> list[Path]:
+        """The networks that were kept."""
+        return [path for name in (BEST, LAST, SWAD_FILE) if (path := self.folder / name).exists()]
+
+
+class Cost(NamedTuple):
+    """Seconds of one step, and of evaluating one image."""
+
+    step: float
+    image: float
+
+
+@dataclass
+class TrainingRun:
+    """One run at work."""
+
+    plan: DomainTraining
+    arrays: DomainArrays
+    folder: Path
+    hooks: Hooks
+    _stop: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        self.tested = [self.arrays.index(name) for name in self.plan.test_domains]
+        every = range(len(self.arrays.domains))
+        self.trained = [index for index in every if index not in self.tested]
+        if not self.tested or not self.trained:
+            raise ValueError(
+                f"`test_domains` must leave some of the {len(self.arrays.domains)} domains of "
+                f"{self.arrays.name} to train on, and name at least one; got "
+                f"{self.plan.test_domains}."
+            )
+        self._check_weights()
+        self.splits = self.arrays.splits(self.plan.trial_seed)
+        channels = self.arrays.image_shape[0]
+        usual = 1 if self.plan.backbone.startswith("mnist") else 3
+        self.model_options = {} if channels == usual else {"in_channels": channels}
+
+    def _check_weights(self) -> None:
+        """Weights that were trained on a target make it a seen one."""
+        weights = self.plan.weights
+        facts = facts_in(weights) if weights is not None and Path(weights).is_file() else {}
+        seen = {*facts.get("trained_on", ())} & {*self.plan.test_domains}
+        if seen and facts.get("data") == self.arrays.name:
+            raise ValueError(
+                f"`weights`: {weights} was trained on {', '.join(sorted(seen))} of "
+                f"{self.arrays.name}, which would then be no unseen domain. Start from weights "
+                "that have not seen it, or test on another one."
+            )
+
+    def finished(self) -> Outcome | None:
+        """What a run that came to its end left."""
+        path = self.folder / HISTORY
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        wanted = json.loads(json.dumps(self.plan.identity(self.arrays)))
+        for key in sorted(kept["identity"].keys() | wanted.keys()):
+            if kept["identity"].get(key) != wanted.get(key):
+                raise ValueError(
+                    f"{self.folder} holds another run: there `{key}` is "
+                    f"{kept['identity'].get(key)!r}, here {wanted.get(key)!r}. Name another folder."
+                )
+        return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
+
+    def timed(self) -> Cost:
+        """One step and one evaluation batch; nothing is kept."""
+        algorithm = self._build()
+        state, source = TrainState(algorithm, algorithm.optimizers()), self._source()
+        algorithm.train()
+        with torch.random.fork_rng(devices=[]):
+            self._step(state, source(0))
+            begun = time.perf_counter()
+            self._step(state, source(1))
+            step = time.perf_counter() - begun
+        algorithm.eval()
+        domain, split = self.arrays.domains[self.trained[0]], self.splits[self.trained[0]]
+        positions = split.inner[:EVALUATION_BATCH]
+        begun = time.perf_counter()
+        self._score(algorithm, domain, positions, False)
+        return Cost(step, (time.perf_counter() - begun) / len(positions))
+
+    def train(
+        self,
+        budget_seconds: float | None,
+        more_seconds: float | None,
+        checkpoint_seconds: float,
+        on_begin: Callable[[], object],
+    ) -> Outcome:
+        """From the last checkpoint on, or from the start."""
+        plan = self.plan
+        algorithm = self._build()
+        state = TrainState(algorithm, algorithm.optimizers())
+        keeper = ResumeFile(self.folder / _RESUME, plan.identity(self.arrays))
+        progress = keeper.restore(state) if keeper.path.exists() else Progress(plan.steps)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        on_begin()
+        self._stop = isinstance(algorithm, SWAD) and algorithm.valley.dead
+        limits = [None if more_seconds is None else progress.seconds + more_seconds, budget_seconds]
+        settings = LoopSettings(
+            plan.seed,
+            budget_seconds=min((limit for limit in limits if limit is not None), default=None),
+            checkpoint_seconds=checkpoint_seconds,
+            record_every=plan.evaluate_every,
+            first_record=1,  # as DomainBed, whose step 0 this is
+        )
+        algorithm.train()
+        reason = train(
+            state,
+            self._source(),
+            self._step,
+            progress,
+            settings,
+            keeper=keeper,
+            evaluate=lambda state: self._evaluate(algorithm),
+            enough=lambda: self._stop,
+            hooks=Hooks(
+                self.hooks.on_step, self._on_record(algorithm, progress), self.hooks.on_checkpoint
+            ),
+        )
+        outcome = Outcome(reason, self.folder, progress.step, progress.seconds, progress.history)
+        if reason == "interrupted":
+            return outcome
+        averaged: dict[str, float] | None = None
+        if isinstance(algorithm, SWAD) and algorithm.valley.seen:
+            algorithm.finish()
+            model = self._averaged(algorithm)
+            averaged, _ = self._measured(model)
+            self._save(model, SWAD_FILE, progress, averaged["validation"])
+        current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
+        last = progress.history[-1] if progress.history else {}
+        measured = last.get("validation") if last.get("step") == progress.step else None
+        self._save(current.deployed(), LAST, progress, measured)
+        if reason == "finished":
+            kept = {
+                "identity": plan.identity(self.arrays),
+                "steps": progress.step,
+                "seconds": progress.seconds,
+                "history": progress.history,
+                **({} if averaged is None else {"averaged": averaged}),
+                **({"note": self.arrays.note} if self.arrays.note else {}),
+            }
+            write_atomically(self.folder / HISTORY, json.dumps(kept, indent=1) + "\n")
+            keeper.path.unlink()
+        return outcome
+
+    def _averaged(self, algorithm: SWAD) -> nn.Module:
+        """SWAD's network; averaged weights need statistics of their own if BN was trained."""
+        model = algorithm.deployed()
+        all_move = self.plan.batch_norm == "trained" and self.plan.features == "trained"
+        # ARM's context network is new: its statistics move, whatever those of the backbone do.
+        contexts = [part.context for part in model.modules() if isinstance(part, ArmNetwork)]
+        if moving := [model] if all_move else contexts:
+            source, batches = self._source(), min(self.plan.steps, _STATISTICS_BATCHES)
+            with torch.no_grad():
+                images = (source(step).joint().images for step in range(batches))
+                reestimate_statistics(model, images, moving)
+        return model
+
+    def _build(self) -> Algorithm:
+        plan = self.plan
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(plan.seed)
+            channels, side, _ = self.arrays.image_shape
+            model = backbone(
+                plan.backbone, plan.weights, len(self.arrays.classes), channels, plan.side or side
+            )
+            fixed = plan.features == "fixed"
+            network = DomainNetwork(model, plan.batch_norm, plan.dropout, fixed=fixed)
+            kind, (options, of_swad) = find_algorithm(plan.algorithm), plan.split_options()
+            if "group_size" in inspect.signature(kind).parameters:  # one domain's minibatch
+                options = {"group_size": plan.batch_size, **options}
+            algorithm = kind(
+                network, len(self.trained), lr=plan.lr, weight_decay=plan.weight_decay, **options
+            )
+            if plan.swad:
+                algorithm = SWAD(algorithm, **of_swad)
+        return algorithm.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def _source(self) -> Callable[[int], DomainBatch]:
+        batches = Batches(
+            [self.arrays.domains[i] for i in self.trained],
+            [self.splits[i].inner for i in self.trained],
+            self.plan.batch_size,
+            self.plan.seed,
+            augmented=self.arrays.augmented,
+            side=self.plan.side,
+        )
+
+        def source(step: int) -> DomainBatch:
+            minibatches = tuple(Minibatch(*pair) for pair in batches.batch(step))
+            return DomainBatch(minibatches, random_numbers(self.plan.seed, "algorithm", step))
+
+        return source
+
+    def _step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:
+        algorithm, half = state.module, self.plan.precision == "bfloat16"
+        assert isinstance(algorithm, Algorithm)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            losses = algorithm.step(state, batch)
+        if isinstance(algorithm, SWAD):
+            algorithm.after_step()
+        return losses
+
+    def _evaluate(self, algorithm: Algorithm) -> dict[str, float]:
+        """Accuracy by domain and split; their mean over the training domains selects."""
+        algorithm.eval()
+        found, loss = self._measured(algorithm)
+        algorithm.train()
+        found["validation loss"] = loss
+        if isinstance(algorithm, SWAD):
+            self._stop = algorithm.evaluated(loss)
+        return found
+
+    def _measured(self, model: nn.Module) -> tuple[dict[str, float], float]:
+        """Accuracies, and the mean loss on the training domains' held-out splits."""
+        found, losses = {}, []
+        for index, domain in enumerate(self.arrays.domains):
+            split, most = self.splits[index], self.plan.evaluate_images
+            accuracy, loss = self._score(model, domain, split.out[:most], index in self.trained)
+            found[f"{domain.name} out"] = accuracy
+            if index in self.trained:
+                losses.append(loss)
+            if self.plan.every_split:
+                inner = split.inner[:most]
+                found[f"{domain.name} in"], _ = self._score(model, domain, inner, False)
+        own = [found[f"{self.arrays.domains[i].name} out"] for i in self.trained]
+        found["validation"] = sum(own) / len(own)
+        return found, sum(losses) / len(losses)
+
+    @torch.no_grad()
+    def _score(
+        self, model: nn.Module, domain: DomainArray, positions: Integers, trained: bool
+    ) -> tuple[float, float]:
+        augmented = trained and self.plan.augmented_validation and self.arrays.augmented
+        rng = random_numbers(self.plan.seed, "augmentation", 2**31) if augmented else None
+        right, loss = 0, 0.0
+        for images, labels in evaluation_batches(domain, positions, augmentation=rng):
+            logits = model(images)
+            right += int((logits.argmax(1) == labels).sum())
+            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+        return right / len(positions), loss / len(positions)
+
+    def _on_record(
+        self, algorithm: Algorithm, progress: Progress
+    ) -> Callable[[Mapping[str, float]], None]:
+        def keep_best(record: Mapping[str, float]) -> None:
+            before = [earlier["validation"] for earlier in progress.history[:-1]]
+            if record["validation"] > max(before, default=-1.0):  # the first one, on ties
+                current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
+                self._save(current.deployed(), BEST, progress, record["validation"])
+            self.hooks.on_record(record)
+
+        return keep_best
+
+    def _save(
+        self, model: nn.Module, name: str, progress: Progress, validation: float | None
+    ) -> None:
+        suffix, options = variant_of(model)
+        plan = self.plan
+        side = plan.side or self.arrays.image_shape[1]
+        mean, std = ((0.0,), (1.0,))
+        if isinstance(model, Normalized):
+            mean, std = (tuple(t.flatten().tolist()) for t in (model.mean, model.std))
+        save_checkpoint(
+            self.folder / name,
+            model,
+            architecture=plan.backbone + suffix,
+            classes=self.arrays.classes,
+            preprocessing=Preprocessing(mean, std, side),
+            options={**self.model_options, **options},
+            data=self.arrays.name,
+            content=self.arrays.content,
+            trained_on=[self.arrays.domains[i].name for i in self.trained],
+            test_domains=list(plan.test_domains),
+            averaged=name == SWAD_FILE,
+            step=progress.step,
+            validation=validation,
+            training=json.loads(json.dumps(self.plan.identity(self.arrays))),
+        )

@@ -1,0 +1,187 @@
+"""Train an algorithm on all domains but the tested ones: one run, resumable bit for bit.
+
+What a run leaves in its folder: ``best.safetensors`` (the best by training-domain validation, which
+is what the published tables use), ``last.safetensors`` (the oracle's, since it may not stop early),
+with SWAD ``swad.safetensors``, ``history.json`` with every evaluation (and that of SWAD's average),
+and while it is unfinished ``resume.pt``. The model files describe themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from driftnorm.images.domains.domain_arrays import DomainArrays
+from driftnorm.training.domains.algorithm import Algorithm
+from driftnorm.training.domains.algorithms import find_algorithm
+from driftnorm.training.domains.algorithms.swad import SWAD
+from driftnorm.training.domains.network import BatchNormMode
+from driftnorm.training.domains.run import Cost, Outcome, TrainingRun
+from driftnorm.training.loop import Hooks
+
+__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision"]
+
+Features: TypeAlias = Literal["trained", "fixed"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class DomainTraining:
+    """The settings of a run; DomainBed's defaults come from `hparams.default_hparams`.
+
+    Attributes:
+        algorithm: Its name.
+        test_domains: Not trained on.
+        backbone: As `backbones.backbone` takes it.
+        weights: File of its pre-trained weights.
+        batch_norm: How batch-norm layers are trained.
+        steps: In all.
+        batch_size: Images a domain and step.
+        lr: Adam's rate.
+        weight_decay: Adam's L2.
+        dropout: On the features.
+        options: The algorithm's own hyper-parameters.
+        swad: Average weights over the valley of the validation loss, around any algorithm.
+        side: Of the augmented images, if another than that of the stored ones.
+        trial_seed: Of the splits.
+        seed: Of everything else.
+        evaluate_every: Steps between evaluations.
+        every_split: Evaluate every split of every domain as DomainBed does, not just those that
+            selection needs: the held-out splits of all domains.
+        augmented_validation: Augment the held-out images of training domains, as DomainBed does.
+        features: Whether they are trained, or stay as the pre-training left them and only the
+            classifier is trained (the paper's "pre-trained" setting; its statistics are fixed too).
+        evaluate_images: At most so many images of each split are evaluated while training, the
+            first ones of its shuffled order; all by default.
+        precision: Of the steps' forward and backward passes. Weights stay in float32, and so do
+            evaluations; bfloat16 halves the time of a ResNet-50's step where the CPU has it.
+    """
+
+    algorithm: str
+    test_domains: tuple[str, ...]
+    backbone: str = "resnet50"
+    weights: str | None = None
+    batch_norm: BatchNormMode = "frozen"
+    steps: int = 5001
+    batch_size: int = 32
+    lr: float = 5e-5
+    weight_decay: float = 0.0
+    dropout: float = 0.0
+    options: tuple[tuple[str, Any], ...] = ()
+    swad: bool = False
+    side: int | None = None
+    trial_seed: int = 0
+    seed: int = 0
+    evaluate_every: int = 300
+    every_split: bool = False
+    augmented_validation: bool = False
+    features: Features = "trained"
+    evaluate_images: int | None = None
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        for name, choices in (("features", Features), ("precision", Precision)):
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(
+                    f"`{name}` must be one of {get_args(choices)}, got {getattr(self, name)!r}."
+                )
+        for name in ("steps", "batch_size", "lr", "evaluate_every", "evaluate_images"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"`{name}` must be positive, got {value}.")
+        if len(set(self.test_domains)) < len(self.test_domains):
+            raise ValueError(
+                f"`test_domains` must name each domain once, got {', '.join(self.test_domains)}."
+            )
+        if self.trial_seed < 0:
+            raise ValueError(f"`trial_seed` must be at least 0, got {self.trial_seed}.")
+        kind = find_algorithm(self.algorithm)
+        known = {*options_of(kind), *(options_of(SWAD) if self.swad else ())}
+        unknown = [name for name, _ in self.options if name not in known]
+        if unknown:
+            raise ValueError(
+                f"{self.algorithm} has no hyper-parameter `{unknown[0]}`; its own: "
+                f"{', '.join(sorted(known)) or 'none'}."
+            )
+        why = kind.trains_features
+        if self.features == "fixed" and why is not None:
+            raise ValueError(
+                f"{self.algorithm} cannot be trained on fixed features: {why}. Train them, or "
+                "choose an algorithm such as erm, groupdro, mixup, irm, mtl, rsc or mixstyle."
+            )
+
+    def run(
+        self,
+        arrays: DomainArrays,
+        folder: Path,
+        *,
+        budget_seconds: float | None = None,
+        more_seconds: float | None = None,
+        checkpoint_seconds: float = 60.0,
+        hooks: Hooks | None = None,
+        on_begin: Callable[[], object] = lambda: None,
+    ) -> Outcome:
+        """Train, or go on where a killed run was.
+
+        Args:
+            arrays: The data.
+            folder: Of the run.
+            budget_seconds: Stop when the run took so long, over all resumptions.
+            more_seconds: Stop so long from now on, whatever it took before.
+            checkpoint_seconds: Between checkpoints.
+            hooks: Called as training goes on.
+            on_begin: Called once nothing speaks against the run: the network is built, and the
+                folder holds this run or none.
+        """
+        run = TrainingRun(self, arrays, folder, hooks or Hooks())
+        finished = run.finished()
+        if finished is not None:
+            return finished
+        return run.train(budget_seconds, more_seconds, checkpoint_seconds, on_begin)
+
+    def finished(self, arrays: DomainArrays, folder: Path) -> Outcome | None:
+        """What the run left in its folder, or None if it is not done.
+
+        Raises:
+            ValueError: The folder holds another run.
+        """
+        return TrainingRun(self, arrays, folder, Hooks()).finished()
+
+    def timed(self, arrays: DomainArrays) -> Cost:
+        """Take two steps, of which the first only warms up, and measure the second."""
+        return TrainingRun(self, arrays, Path(), Hooks()).timed()
+
+    def identity(self, arrays: DomainArrays) -> dict[str, Any]:
+        """What makes the run this run; where data and weights lie is not part of it."""
+        own = {**asdict(self), "weights": self.weights and _named_by_content(self.weights)}
+        about = {"data": arrays.name, "content": arrays.content, "image_shape": arrays.image_shape}
+        return {**own, **about}
+
+    def split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The algorithm's own hyper-parameters, and SWAD's."""
+        names = options_of(SWAD) if self.swad else ()
+        chosen = dict(self.options)
+        of_swad = {name: chosen.pop(name) for name in names if name in chosen}
+        return chosen, of_swad
+
+
+def options_of(kind: type[Algorithm]) -> tuple[str, ...]:
+    """The names of an algorithm's own hyper-parameters."""
+    common = ("self", "network", "algorithm", "domains", "lr", "weight_decay")
+    return tuple(name for name in inspect.signature(kind).parameters if name not in common)
+
+
+def _named_by_content(weights: str) -> str:
+    """A file's name and the start of its hash; the name of a package as it is."""
+    path = Path(weights)
+    return f"{path.name}@{_digest(path, path.stat().st_mtime_ns)}" if path.is_file() else path.name
+
+
+@lru_cache
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]

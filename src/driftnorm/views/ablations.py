@@ -1,0 +1,117 @@
+"""The paper's comparisons of settings of one network: rows are settings, each a method's word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
+from driftnorm.errors import MixedRowsError
+from driftnorm.views.beside_paper import beside_paper, difference, severity_5_note
+from driftnorm.views.compare import (
+    change_of_error,
+    change_text,
+    check_same,
+    mean_error,
+    methods_of,
+    note_of,
+)
+from driftnorm.views.table import Column, Table
+
+__all__ = ["ABLATION", "HALF_TARGET", "INTRO", "ablation_table", "half_table", "intro_table"]
+
+
+class Setting(NamedTuple):
+    """A line of a table: the method's word, what the paper calls it, what the paper measured."""
+
+    method: str
+    names: tuple[str, ...]
+    paper: tuple[float | None, ...]
+
+
+INTRO = (
+    Setting("source", ("source", ""), (11.2,)),
+    Setting(TENT_ON_SOURCE, ("source", "+ Tent"), (17.7,)),
+    Setting("bn", ("target", ""), (10.9,)),
+    Setting("tent", ("target", "+ Tent"), (9.2,)),
+    Setting(TENT_STOPPED, ("target", "+ Tent(de)"), (10.3,)),
+)
+# BN type, statistics, gradient preserved, running statistics; the paper's standard and AM networks
+ABLATION = (
+    Setting("bn", ("BN, no step", "batch", "", ""), (None, None)),
+    Setting("bn:running=True", ("BN, no step", "running", "", "yes"), (None, None)),
+    Setting(TENT_ON_SOURCE, ("BN", "source", "", ""), (42.1, 17.7)),
+    Setting("gprebn:statistics=source", ("GpreBN", "source", "yes", ""), (27.3, 10.2)),
+    Setting(TENT_STOPPED, ("BN(de)", "batch", "", ""), (13.8, 10.3)),
+    Setting("tent", ("BN", "batch", "yes", ""), (13.2, 9.2)),
+    Setting("gprebn", ("GpreBN", "running", "yes", "yes"), (13.1, 8.9)),
+    Setting("gprebn:momentum=0.1", ("GpreBN(EMA)", "running", "yes", "yes"), (13.0, 8.9)),
+)
+HALF_TARGET = (
+    Setting("source", ("no layer",), (43.5,)),
+    Setting("bn:only=first(0.5)", ("the first half of the layers",), (14.6,)),
+    Setting("bn", ("every layer",), (14.4,)),
+)
+
+
+def intro_table(rows: Sequence[Row]) -> Table:
+    """Tent on source statistics, on target statistics, and with stopped gradients."""
+    return _settings_table(
+        "Tent on source and on target statistics", INTRO, ("statistics", "step"), ("AM",), rows
+    )
+
+
+def ablation_table(rows: Sequence[Row]) -> Table:
+    """What the preserved gradient and the running statistics each bring."""
+    heads = ("BN type", "statistics", "gradient preserved", "running")
+    title = "Gradient preserving and running statistics"
+    return _settings_table(title, ABLATION, heads, ("standard", "AM"), rows)
+
+
+def half_table(rows: Sequence[Row]) -> Table:
+    """Target statistics in the first half of the BN layers only."""
+    title = "Where target statistics are needed"
+    return _settings_table(
+        title, HALF_TARGET, ("target statistics in",), ("standard",), rows, reference="bn"
+    )
+
+
+def _settings_table(
+    title: str,
+    settings: tuple[Setting, ...],
+    heads: tuple[str, ...],
+    papers: tuple[str, ...],
+    rows: Sequence[Row],
+    reference: str = "tent",
+) -> Table:
+    wanted = [setting.method for setting in settings]
+    rows = [row for row in rows if row.cell.method in wanted]
+    check_same(rows)
+    lacking = sorted(set(wanted) - set(methods_of(rows)))
+    if lacking:
+        raise MixedRowsError(f"{title!r} also needs the method(s) {', '.join(lacking)}.")
+    beside = beside_paper(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for method, names, paper in settings:
+        change = (
+            "-" if method == reference else change_text(change_of_error(rows, method, reference))
+        )
+        error = mean_error(rows, method)
+        both = [value for printed in paper for value in (printed, difference(error, printed))]
+        lines.append((*names, error, change, *(both if beside.shown else ())))
+    networks = papers if beside.shown else ()
+    columns = (
+        *(Column(head, align="left") for head in heads),
+        Column("error", best="lowest", decimals=2),
+        Column(f"error minus {reference}'s, 95 %"),
+        *(
+            column
+            for network in networks
+            for column in (Column(f"paper, {network}"), Column(f"ours minus {network}"))
+        ),
+    )
+    printed = {value for setting in settings for value in setting.paper}
+    severest = severity_5_note(printed) if beside.shown else ""
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{beside.note}{severest}"
+    return Table(title, columns, tuple(lines), note)

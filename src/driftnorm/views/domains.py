@@ -1,0 +1,120 @@
+"""Rows of the domain study as tables, by name; pure functions, no torch.
+
+A row of a table is a training algorithm with a test-time method, whose setting was selected on the
+training domains; a column is a target domain. Trials become a mean and DomainBed's standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import ABLATIONS, FIXED_FEATURES, MAIN
+from driftnorm.views.domain_claims import METHODS as CLAIMED
+from driftnorm.views.domain_claims import domains_claims_table
+from driftnorm.views.domain_paper import ABLATION, ADAPTED, SETS, TRAINERS
+from driftnorm.views.domain_rows import (
+    at_selected,
+    at_tents,
+    average,
+    change_text,
+    mean_text,
+    note_of,
+    of_target,
+    targets_of,
+    trained_by,
+)
+from driftnorm.views.fine_tuned_domains import METHODS as FINE_TUNED
+from driftnorm.views.fine_tuned_domains import domains_fine_tuned_table
+from driftnorm.views.robustness import View
+from driftnorm.views.table import Column, Table
+
+__all__ = ["DOMAIN_VIEWS", "domains_ablation_table", "domains_table", "trained_by"]
+
+
+def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
+    """Every algorithm with every method: accuracy by target domain, and the paper's."""
+    selected = at_selected(rows)
+    targets = targets_of(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    algorithms = list(dict.fromkeys(trained_by(row)[0] for row in rows))
+    for algorithm in algorithms:
+        mine = [row for row in selected if trained_by(row)[0] == algorithm]
+        for method in dict.fromkeys(row.cell.method for row in mine):
+            own = [row for row in mine if row.cell.method == method]
+            reference = [row for row in mine if row.cell.method == against]
+            change = "-" if method == against or not reference else change_text(own, reference)
+            paper = _paper(rows[0].cell.protocol.data, algorithm, method)
+            cells = (mean_text(of_target(own, target)) for target in targets)
+            lines.append((f"{algorithm} + {method}", *cells, average(own, targets), change, paper))
+    data = rows[0].cell.protocol.data
+    measured = {_as_in_paper(algorithm) for algorithm in algorithms}
+    beside = data in SETS and not measured.isdisjoint(TRAINERS)
+    for name in (n for n in TRAINERS if beside and n not in measured):
+        nothing = [None] * len(targets)
+        lines.append((f"{name}, paper only", *nothing, None, "-", _paper(data, name, "source")))
+    columns = (
+        Column("training + method"),
+        *(Column(target) for target in targets),
+        Column("average", best="highest"),
+        Column(f"minus {against}, 95 %"),
+        Column("paper's average"),
+    )
+    return Table("Domain generalization", columns, tuple(lines), note_of(rows))
+
+
+def domains_ablation_table(rows: Sequence[Row]) -> Table:
+    """The paper's two PACS ablations; all methods share the setting that selection gives Tent."""
+    rows = [row for row in rows if not trained_by(row)[0].endswith(FIXED_FEATURES)]
+    shared = at_tents(rows)
+    targets = targets_of(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    data = rows[0].cell.protocol.data
+    for algorithm in dict.fromkeys(trained_by(row)[0] for row in rows):
+        mine = [row for row in shared if trained_by(row)[0] == algorithm]
+        tent = [row for row in mine if row.cell.method == "tent"]
+        for method in (m for m in ABLATION if any(row.cell.method == m for row in mine)):
+            own = [row for row in mine if row.cell.method == method]
+            cells = (mean_text(of_target(own, target)) for target in targets)
+            change = "-" if method == "tent" else change_text(own, tent)
+            paper = ABLATION[method][-1] if (data, algorithm) == ("PACS", "erm") else None
+            lines.append((f"{algorithm} + {method}", *cells, average(own, targets), change, paper))
+    columns = (
+        Column("training + method"),
+        *(Column(target) for target in targets),
+        Column("average", best="highest"),
+        Column("minus tent, 95 %"),
+        Column("paper's average"),
+    )
+    note = f"{note_of(rows)} Every method at the setting that was selected for tent."
+    return Table("Gradient preserving and running statistics", columns, tuple(lines), note)
+
+
+def _paper(data: str, algorithm: str, method: str) -> float | None:
+    if data not in SETS or algorithm.endswith(FIXED_FEATURES):
+        return None
+    own = _as_in_paper(algorithm)
+    found = ADAPTED.get((own, method))
+    if found is None and method == "source":
+        found = TRAINERS.get(own)
+    return None if found is None else found[SETS.index(data)]
+
+
+def _as_in_paper(algorithm: str) -> str:
+    return "swad" if algorithm == "swad erm" else algorithm
+
+
+DOMAIN_VIEWS = {
+    "domains": View(domains_table, MAIN, "accuracy on unseen domains, beside the paper's"),
+    "domains-ablation": View(
+        domains_ablation_table, ABLATIONS, "the two ablations on PACS, at Tent's setting"
+    ),
+    "domains-fine-tuned": View(
+        domains_fine_tuned_table,
+        FINE_TUNED,
+        "fine-tuned networks against those whose classifier alone was trained",
+    ),
+    "domains-claims": View(
+        domains_claims_table, CLAIMED, "the paper's claims about unseen domains, with verdicts"
+    ),
+}

@@ -1,0 +1,96 @@
+"""Fine-tuned and pre-trained networks on unseen domains: which statistics suit which.
+
+The paper's study on VLCS: where all of a network was trained on the source domains, target
+statistics no longer fit what its layers learned; where only its classifier was, they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import FIXED_FEATURES, TENT_ON_SOURCE
+from driftnorm.errors import MixedRowsError
+from driftnorm.views.domain_rows import (
+    at_selected,
+    average,
+    change_text,
+    note_of,
+    targets_of,
+    trained_by,
+)
+from driftnorm.views.table import Column, Table
+
+__all__ = ["METHODS", "domains_fine_tuned_table"]
+
+METHODS = ("source", TENT_ON_SOURCE, "bn", "tent")
+
+_STATISTICS = {"source": METHODS[:2], "target": METHODS[2:]}
+# Setting, statistics: the paper's accuracy on VLCS without and with Tent
+_PAPER = {
+    ("fine-tuned", "source"): (77.5, 77.2),
+    ("fine-tuned", "target"): (56.4, 57.8),
+    ("pre-trained", "source"): (70.0, 73.0),
+    ("pre-trained", "target"): (70.1, 74.2),
+}
+
+
+def domains_fine_tuned_table(rows: Sequence[Row]) -> Table:
+    """Source and target statistics, without and with Tent, on both kinds of networks."""
+    rows = [row for row in rows if row.cell.method in METHODS]
+    selected, targets = at_selected(rows), targets_of(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for algorithm in _with_both_settings(selected):
+        names = {"fine-tuned": algorithm, "pre-trained": algorithm + FIXED_FEATURES}
+        networks = {
+            setting: [row for row in selected if trained_by(row)[0] == name]
+            for setting, name in names.items()
+        }
+        _check_pair(algorithm, *networks.values())
+        for setting, own in networks.items():
+            for statistics, pair in _STATISTICS.items():
+                plain, tent = ([r for r in own if r.cell.method == word] for word in pair)
+                measured = (average(plain, targets), average(tent, targets))
+                change = change_text(tent, plain)
+                label = f"{algorithm}, {setting}"
+                lines.append((label, statistics, *measured, change, *_PAPER[setting, statistics]))
+    columns = (
+        Column("network"),
+        Column("statistics", align="left"),
+        Column("accuracy"),
+        Column("+ Tent"),
+        Column("change, 95 %"),
+        Column("paper, VLCS"),
+        Column("paper, + Tent"),
+    )
+    note = f"Pre-trained: only the classifier was trained on the source domains. {note_of(rows)}"
+    return Table("Fine-tuned and pre-trained, on unseen domains", columns, tuple(lines), note)
+
+
+def _with_both_settings(rows: Sequence[Row]) -> list[str]:
+    found = dict.fromkeys(trained_by(row)[0] for row in rows)
+    both = [algorithm for algorithm in found if algorithm + FIXED_FEATURES in found]
+    if not both:
+        raise MixedRowsError(
+            f"fine-tuned networks are compared with those trained with --features fixed; these "
+            f"rows are of {', '.join(found)} only."
+        )
+    return both
+
+
+def _check_pair(algorithm: str, tuned: Sequence[Row], pretrained: Sequence[Row]) -> None:
+    """Both must have met the same targets, in the same trials and orders, with every method."""
+    wanted = {_stream(row) for row in (*tuned, *pretrained) if row.cell.shift.endswith("/in")}
+    for name, own in (("fine-tuned", tuned), ("pre-trained", pretrained)):
+        for method in METHODS:
+            lacking = wanted - {_stream(row) for row in own if row.cell.method == method}
+            if lacking:
+                raise MixedRowsError(
+                    f"{name} {algorithm} with {method!r} lacks {len(lacking)} of {len(wanted)} "
+                    f"streams, such as {sorted(lacking)[0]}; finish the run."
+                )
+
+
+def _stream(row: Row) -> tuple[str, int, int]:
+    """Domain and split, trial, order."""
+    return row.cell.shift, trained_by(row)[1], row.cell.seed

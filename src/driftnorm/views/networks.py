@@ -1,0 +1,198 @@
+"""Tables over several networks: the augmentation baselines, ImageNet-C, fine-tuned networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+
+from driftnorm.bench.rows import Row
+from driftnorm.bench.shift_names import corruption_of
+from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
+from driftnorm.errors import MixedRowsError
+from driftnorm.shifts.registry import GROUPS
+from driftnorm.views.beside_paper import beside_paper, difference, severity_5_note
+from driftnorm.views.compare import (
+    change_of_error,
+    change_text,
+    check_protocol,
+    check_same,
+    check_streams,
+    data_set,
+    lacking_of_all,
+    mean_error,
+    methods_of,
+    note_of,
+    stream_of,
+)
+from driftnorm.views.robustness_paper import ALEXNET_ERRORS, AUGMENTED, IMAGENET, MEAN
+from driftnorm.views.table import Column, Table
+
+__all__ = [
+    "augmentation_table",
+    "fine_tuned_table",
+    "imagenet_table",
+    "tuning_of",
+]
+
+# Setting, statistics: the paper's error without and with Tent
+_PAPER_FINE_TUNED = {
+    ("fine-tuned", "source"): (4.3, 4.6),
+    ("fine-tuned", "target"): (4.8, 3.6),
+    ("pre-trained", "source"): (43.5, 42.1),
+    ("pre-trained", "target"): (14.4, 13.2),
+}
+
+
+def augmentation_table(rows: Sequence[Row]) -> Table:
+    """Every network with every method that met it."""
+    check_protocol(rows)
+    printed = AUGMENTED.get(data_set(rows), {})
+    adapted = MEAN.get(data_set(rows), {})
+    beside = beside_paper(rows, tuple(AUGMENTED))
+    lines: list[tuple[str | float | None, ...]] = []
+    for _, own in _by_model(rows):
+        check_same(own)
+        recipe, name = _recipe(own), _network_name(own)
+        for method in methods_of(own):
+            alone = method == "source" or "source" not in methods_of(own)
+            change = "-" if alone else change_text(change_of_error(own, method, "source"))
+            paper = printed.get(recipe or "") if method == "source" else None
+            if recipe == "augmix" and method != "source":
+                paper = adapted.get(method)
+            error = mean_error(own, method)
+            both = (paper, difference(error, paper)) if beside.shown else ()
+            lines.append((name, method, error, change, *both))
+    columns = (
+        Column("network"),
+        Column("method", align="left"),
+        Column("error", best="lowest", decimals=2),
+        Column("error minus its source's, 95 %"),
+        *((Column("paper's error"), Column("ours minus it")) if beside.shown else ()),
+    )
+    whose = f" Paper: WRN-40-2.{beside.note}" if beside.shown else ""
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{whose}"
+    return Table("Augmentation baselines", columns, tuple(lines), note)
+
+
+def imagenet_table(rows: Sequence[Row]) -> Table:
+    """Corruption errors in % of AlexNet's: means of the four groups, and of all fifteen."""
+    check_protocol(rows)
+    if data_set(rows) != "imagenet":
+        raise MixedRowsError(
+            "CE and mCE are relative to AlexNet's errors on ImageNet-C, but these rows are of "
+            f"{rows[0].cell.protocol.data}; `driftnorm table summary` is for any data."
+        )
+    lines: list[tuple[str | float | None, ...]] = []
+    for model, own in _by_model(rows):
+        check_same(own)
+        for method in methods_of(own):
+            errors = corruption_errors(own, method)
+            groups = [float(np.mean([errors[name] for name in names])) for names in GROUPS.values()]
+            name = model.split("@")[0]
+            lines.append((f"{name}, {method}", *groups, float(np.mean([*errors.values()]))))
+    # As text, so that the best of ours is in bold.
+    lines += [(f"paper: {name}", *map(str, values)) for name, values in IMAGENET.items()]
+    columns = (
+        Column("network, method"),
+        *(Column(group, best="lowest") for group in GROUPS),
+        Column("mCE", best="lowest"),
+    )
+    note = f"CE: 100 x mean error over severities / AlexNet's. {note_of(rows)}"
+    return Table("ImageNet-C", columns, tuple(lines), note)
+
+
+def corruption_errors(rows: Sequence[Row], method: str) -> dict[str, float]:
+    """CE of each corruption: the mean error over five severities, in % of AlexNet's."""
+    lacking = lacking_of_all(rows)
+    if lacking:
+        raise MixedRowsError(
+            f"CE and mCE are over 15 corruptions at severities 1 to 5; these rows lack "
+            f"{len(lacking)} of the 75 streams, such as {lacking[0]}."
+        )
+    return {c: mean_error(rows, method, c) / alexnet for c, alexnet in ALEXNET_ERRORS.items()}
+
+
+def fine_tuned_table(rows: Sequence[Row]) -> Table:
+    """Source and target statistics on a pre-trained network, and on fine-tuned ones."""
+    methods = {"source": ("source", TENT_ON_SOURCE), "target": ("bn", "tent")}
+    wanted = [method for pair in methods.values() for method in pair]
+    rows = [row for row in rows if row.cell.method in wanted]
+    check_protocol(rows)
+    settings = {
+        "fine-tuned": [row for row in rows if row.cell.study == FINE_TUNED],
+        "pre-trained": [row for row in rows if row.cell.study != FINE_TUNED],
+    }
+    _check_pair(settings["fine-tuned"], settings["pre-trained"], wanted)
+    beside = beside_paper(settings["pre-trained"])
+    lines: list[tuple[str | float | None, ...]] = []
+    for setting, own in settings.items():
+        for statistics, (plain, trained) in methods.items():
+            change = change_text(change_of_error(own, trained, plain))
+            errors = (mean_error(own, plain), mean_error(own, trained), change)
+            paper = _PAPER_FINE_TUNED[setting, statistics] if beside.shown else ()
+            lines.append((setting, statistics, *errors, *paper))
+    columns = (
+        Column("network"),
+        Column("statistics", align="left"),
+        Column("error", decimals=2),
+        Column("+ Tent", decimals=2),
+        Column("change, 95 %"),
+        *((Column("paper"), Column("paper, + Tent")) if beside.shown else ()),
+    )
+    trained = (
+        f"Fine-tuned on all corruptions but the one tested on, with frozen BN statistics: "
+        f"{tuning_of(settings['fine-tuned'][0])}."
+    )
+    printed = [value for pair in _PAPER_FINE_TUNED.values() for value in pair]
+    severest = severity_5_note(printed) if beside.shown else ""
+    note = f"{trained} {note_of(settings['pre-trained'])}{beside.note}{severest}"
+    return Table("Pre-trained and fine-tuned", columns, tuple(lines), note)
+
+
+def tuning_of(row: Row) -> str:
+    """How a row's network was fine-tuned, which is a part of its file's name."""
+    name = row.cell.model.split("@")[0]
+    _, found, settings = name.partition(f"-without-{corruption_of(row.cell.shift)}-")
+    # the last word is the hash of all settings, which differs from network to network
+    return settings.rpartition("-")[0].replace("-", " ") if found else "settings unknown"
+
+
+def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequence[str]) -> None:
+    for name, own in (("fine-tuned", tuned), ("pre-trained", pretrained)):
+        lacking = sorted(set(wanted) - set(methods_of(own)))
+        if lacking:
+            raise MixedRowsError(f"rows of {name} networks lack the method(s) {lacking}.")
+        check_streams(own)
+    check_same(pretrained)
+    met, other = ({stream_of(row) for row in own} for own in (tuned, pretrained))
+    if met != other:
+        raise MixedRowsError(
+            f"fine-tuned and pre-trained networks must meet the same streams; "
+            f"only one of them met {sorted(met ^ other)[0]}."
+        )
+    settings = sorted({tuning_of(row) for row in tuned})
+    if len(settings) > 1:
+        raise MixedRowsError(f"networks were fine-tuned differently: {' | '.join(settings)}.")
+
+
+def _by_model(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    order = list(dict.fromkeys(row.cell.model for row in rows))
+    ranked = sorted(rows, key=lambda row: order.index(row.cell.model))
+    return [(model, [*own]) for model, own in groupby(ranked, key=lambda row: row.cell.model)]
+
+
+def _recipe(rows: Sequence[Row]) -> str | None:
+    """What a network was trained with, as its file says."""
+    if "recipe" in rows[0].metrics:
+        said: str | None = rows[0].metrics["recipe"]
+        return said
+    # Rows of older versions do not hold it; of `driftnorm train robust` the folder begins with it.
+    folder, slash, _ = rows[0].cell.model.partition("/")
+    return folder.split("-")[0] if slash else None
+
+
+def _network_name(rows: Sequence[Row]) -> str:
+    """The recipe, or the network's own name where that is not known."""
+    return _recipe(rows) or rows[0].cell.model.split("@")[0].split(".")[0]

@@ -1,0 +1,1 @@
+"""Rows and runs as one self-contained page; see `driftnorm.views.report.page.make_report`."""

@@ -1,0 +1,128 @@
+"""Images that the source and an adapted network answer differently."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import NamedTuple
+
+from driftnorm.bench.rows import Row
+from driftnorm.bench.samples import Exhibits
+from driftnorm.views.compare import stream_of
+from driftnorm.views.report.groups import Group
+from driftnorm.views.report.markup import Markup, tag
+from driftnorm.views.report.verdicts import best_method
+
+__all__ = ["Example", "example_figures", "group_examples"]
+
+_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+_MOST = 12
+
+
+class Example(NamedTuple):
+    """An image, who answered what, and the true class where it is known."""
+
+    name: str
+    image: str
+    answers: Mapping[str, str]
+    label: str = ""
+
+
+def example_figures(examples: Iterable[Example]) -> list[Markup]:
+    """A small picture with its answers each."""
+    return [tag("figure", _picture(each), _caption(each), class_="example") for each in examples]
+
+
+def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str, list[Example]]:
+    """Images of a comparison whose class the best method changes: a remark, and some of them."""
+    best, reference = best_method(group), group.reference
+    if best is None or best == reference:
+        return "", []
+    own = {stream_of(row): row for row in group.of(best)}
+    pairs = [(row, own[stream_of(row)]) for row in group.of(reference)]
+    pairs = [pair for pair in pairs if _shown(*pair, exhibits) is not None]
+    order = {shift: place for place, shift in enumerate(group.shifts)}
+    pairs.sort(key=lambda pair: (-pair[0].cell.severity, order.get(pair[0].cell.shift, -1)))
+    changes: dict[str, list[_Change]] = defaultdict(list)
+    for pair in pairs:
+        changes[pair[0].cell.shift] += _changes(*pair, exhibits)
+    seen = sum(len(adapted.metrics["answers"]) for _, adapted in pairs)
+    every = [change for own in changes.values() for change in own]
+    in_turn = [each for each in chain.from_iterable(zip_longest(*changes.values())) if each]
+    return _remark(seen, every, best, reference), [each.example for each in in_turn[:_MOST]]
+
+
+class _Change(NamedTuple):
+    example: Example
+    was_right: bool
+    is_right: bool
+
+
+def _changes(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> list[_Change]:
+    """The images of a stream that get another class, in an order that says nothing."""
+    shown = _shown(source, adapted, exhibits)
+    assert shown is not None
+    found = []
+    answers = zip(source.metrics["answers"], adapted.metrics["answers"], strict=True)
+    for at, (before, after) in enumerate(answers):
+        if before != after:
+            given = {source.cell.method: before, adapted.cell.method: after}
+            right = (answer == shown.labels[at] for answer in (before, after))
+            found.append(_Change(_example(source, shown, at, given), *right))
+    random.Random(0).shuffle(found)  # the first ones were met before much was adapted
+    return found
+
+
+def _remark(seen: int, changes: Sequence[_Change], best: str, reference: str) -> str:
+    drawn = f"{seen:,} images drawn at even distances from the streams"
+    if not seen:
+        return ""
+    if not changes:
+        return f"{best} gives each of the {drawn} the class that {reference} gives."
+    gained, lost = sum(c.is_right for c in changes), sum(c.was_right for c in changes)
+    return (
+        f"Of {drawn}, {best} gives {len(changes):,} another class than {reference}: {gained:,} of "
+        f"them become right, {lost:,} become wrong, {len(changes) - gained - lost:,} are wrong "
+        "both times. Shown: some of them, whichever way they went, from the highest severity where "
+        "there are several."
+    )
+
+
+def _shown(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> Exhibits | None:
+    """The images that both rows have answers to, if they were kept."""
+    found = exhibits.get(source.metrics.get("exhibits", ""))
+    if found is None or source.metrics["exhibits"] != adapted.metrics.get("exhibits"):
+        return None
+    answers = [row.metrics.get("answers", ()) for row in (source, adapted)]
+    return found if all(len(each) == len(found.names) for each in answers) else None
+
+
+def _example(row: Row, shown: Exhibits, at: int, answers: Mapping[str, int]) -> Example:
+    cell = row.cell
+    stream = f"{cell.shift} {cell.severity}" if cell.severity else cell.shift
+    return Example(
+        f"{stream}, {shown.names[at]}",
+        shown.images[at],
+        {who: shown.class_name(number) for who, number in answers.items()},
+        shown.class_name(shown.labels[at]),
+    )
+
+
+def _picture(example: Example) -> Markup:
+    """A picture that is no picture, or one on the network, is not shown."""
+    if not _PICTURE.fullmatch(example.image):
+        return tag("p", "no picture", class_="note")
+    return tag("img", src=example.image, alt=f"Image {example.name}")
+
+
+def _caption(example: Example) -> Markup:
+    def line(who: str, what: str) -> Markup:
+        right = who != "label" and what == example.label
+        return tag("span", f"{who}: ", tag("b", what), " (right)" if right else None)
+
+    lines = {**example.answers, **({"label": example.label} if example.label else {})}
+    name = tag("span", example.name, class_="file")
+    return tag("figcaption", name, *(line(*each) for each in lines.items()))

@@ -1,0 +1,264 @@
+"""Rows that may stand in one comparison, and the numbers of such a group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from driftnorm.bench.metrics import Interval, paired_interval
+from driftnorm.bench.protocol import together
+from driftnorm.bench.rows import Cell, Failure, Row
+from driftnorm.methods import METHODS
+from driftnorm.shifts import CORRUPTIONS
+from driftnorm.views.compare import methods_of, right_by_image, stream_of
+
+__all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
+
+CLEAN = "clean"
+"""The shift of streams that are not shifted."""
+
+_RANK = {name: rank for rank, name in enumerate(METHODS)}
+
+
+def mean_of(rows: Iterable[Row], metric: str) -> float | None:
+    """The mean of a metric over the rows that have it."""
+    values = [float(row.metrics[metric]) for row in rows if metric in row.metrics]
+    return float(np.mean(values)) if values else None
+
+
+def shared_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows of those streams that every method met, so that means are over the same images."""
+    met: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+    for row in rows:
+        met[row.cell.method].add(stream_of(row))
+    common = set.intersection(*met.values()) if met else set()
+    return [row for row in rows if stream_of(row) in common]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of one study, network and protocol.
+
+    Attributes:
+        rows: One for each method and stream.
+        failures: The cells that failed.
+        replaced: How many rows were left out because a later one is of the same method and stream.
+        apart: What tells the group from others of the same data and network, if there are any.
+    """
+
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...] = ()
+    replaced: int = 0
+    apart: str = ""
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """The methods in the order of the method table, compositions last."""
+        return sorted(methods_of(self.rows), key=_method_rank)
+
+    @cached_property
+    def shifts(self) -> list[str]:
+        """The shifts without the clean data, common corruptions in their usual order."""
+        found = sorted({row.cell.shift for row in self.rows} - {CLEAN})
+        usual = [shift for shift in CORRUPTIONS if shift in found]
+        return usual if len(usual) == len(found) else found
+
+    @cached_property
+    def measured(self) -> list[Row]:
+        """The rows that means are taken of: streams that every method met, shifted if any are."""
+        shifted = [row for row in self.rows if row.cell.shift != CLEAN]
+        return shared_rows(shifted or self.rows)
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The networks; several where each target has its own."""
+        return sorted({row.cell.model for row in self.rows})
+
+    @property
+    def title(self) -> str:
+        """The data and the network, and what else is needed to tell it from other groups."""
+        cell = self.rows[0].cell
+        name = self.models[0] if len(self.models) == 1 else _architecture(cell)
+        return ", ".join(filter(None, (cell.protocol.data, name, self.apart)))
+
+    @property
+    def order(self) -> tuple[str, str, int, str]:
+        """Where the group comes on a page, whatever the files of its rows are named."""
+        cell = self.rows[0].cell
+        return cell.study, self.title, cell.protocol.batch_size, str(self.protocol_lines())
+
+    @property
+    def kind(self) -> str:
+        """What the streams differ in."""
+        return "shift" if any(row.cell.severity for row in self.rows) else "domain"
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """What may tell it from groups of the same data and network."""
+        levels = sorted({row.cell.severity for row in self.rows} - {0})
+        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.options})
+        protocol = self.rows[0].cell.protocol
+        several = len(levels) > 1
+        return {
+            "study": self.rows[0].cell.study,
+            "batch": f"batch {protocol.batch_size}",
+            "severity": f"severities {levels[0]} to {levels[-1]}"
+            if several
+            else "".join(f"severity {level}" for level in levels),
+            "reset": f"reset {protocol.reset}",
+            "predict": f"scored {protocol.predict} the update",
+            "steps": ", ".join(options),
+        }
+
+    @property
+    def reference(self) -> str:
+        """The method that others are compared with."""
+        return "source" if "source" in self.methods else self.methods[0]
+
+    def protocol_lines(self) -> list[str]:
+        """How the numbers were measured; one line a stream length, as target domains differ."""
+        lines = []
+        for count in sorted({row.cell.protocol.count for row in self.rows}):
+            cells = [row.cell for row in self.rows if row.cell.protocol.count == count]
+            protocol = together(cell.protocol for cell in cells)
+            levels, seeds = {c.severity for c in cells} - {0}, {c.seed for c in cells}
+            both = replace(protocol, severities=tuple(sorted(levels)), seeds=tuple(sorted(seeds)))
+            lines.append(both.text())
+        return lines
+
+    def of(self, method: str, rows: Sequence[Row] | None = None) -> list[Row]:
+        """The method's rows among the given ones, or among those that means are taken of."""
+        return [r for r in (self.measured if rows is None else rows) if r.cell.method == method]
+
+    def of_shift(self, shift: str) -> list[Row]:
+        """All rows of a shift."""
+        return [row for row in self.rows if row.cell.shift == shift]
+
+    def error(self, method: str) -> float | None:
+        """Mean error in % over the streams of `measured`."""
+        mean = mean_of(self.of(method), "error")
+        return None if mean is None else 100 * mean
+
+    def change(self, method: str) -> Interval | None:
+        """How much larger the error is than the reference's, paired image by image, in points."""
+        own = {stream_of(row): row for row in self.of(method)}
+        pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+        if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
+            return None
+        gains = [
+            right_by_image(base).astype(np.float64) - right_by_image(mine) for base, mine in pairs
+        ]
+        shown = [_images_of(base) for base, _ in pairs]
+        return Interval(*(100 * value for value in paired_interval(gains, shown)))
+
+    def missing(self) -> dict[str, list[str]]:
+        """Streams that other methods met and this one did not, by method."""
+        streams = sorted({stream_of(row) for row in self.rows})
+        done = {(row.cell.method, stream_of(row)) for row in self.rows}
+        lacking: dict[str, list[str]] = defaultdict(list)
+        for method, stream in product(self.methods, streams):
+            if (method, stream) not in done:
+                shift, severity, seed = stream
+                lacking[method].append(f"{shift} {severity or ''}".strip() + f" (seed {seed})")
+        return dict(lacking)
+
+
+def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Group]:
+    """Put together what may be compared, and keep apart what may not.
+
+    Networks whose names differ in their weights' hash only stay together as long as no stream was
+    met by two of them: a domain benchmark has another network for every target.
+    """
+    groups = []
+    for together_ in _split(rows, lambda cell: (_architecture(cell), *_setting(cell))):
+        streams = [(r.cell.method, stream_of(r), r.cell.options) for r in together_]
+        networks = (
+            _split(together_, lambda cell: cell.model)
+            if len(set(streams)) < len(streams)
+            else [together_]
+        )
+        for own in networks:
+            for part in (part for tuned in _tuned(own) for part in _by_severities(tuned)):
+                last = {(row.cell.method, stream_of(row)): row for row in part}
+                once = tuple(last.values())
+                groups.append(Group(once, _failures_of(once, failures), len(part) - len(once)))
+    return _told_apart(sorted(groups, key=lambda group: group.order))
+
+
+def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Row]]:
+    found: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[key(row.cell)].append(row)
+    return list(found.values())
+
+
+def _setting(cell: Cell) -> tuple[Hashable, ...]:
+    """What must agree besides the network; target domains have as many images as they have."""
+    protocol = cell.protocol
+    is_domain = cell.shift != CLEAN and cell.severity == 0
+    own = (protocol.data, protocol.batch_size, protocol.reset, protocol.predict)
+    return (cell.study, *own, None if is_domain else protocol.count)
+
+
+def _tuned(rows: list[Row]) -> list[list[Row]]:
+    """One part for each way in which methods were optimised; the others belong to every part."""
+    ways = list(dict.fromkeys(row.cell.options for row in rows if row.cell.options))
+    if len(ways) < 2:
+        return [rows]
+    return [[row for row in rows if row.cell.options in ((), way)] for way in ways]
+
+
+def _by_severities(rows: list[Row]) -> list[list[Row]]:
+    """All methods at the severities that all of them met, and those that met more on their own.
+
+    A mean over all that every method met would say nothing of what most of them were measured on.
+    """
+    met: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.cell.shift != CLEAN:
+            met[row.cell.method].add(row.cell.severity)
+    common = frozenset(set.intersection(*met.values())) if met else frozenset[int]()
+    if not common or all(levels == common for levels in met.values()):
+        return [rows]
+    parts = []
+    for levels in {common, *map(frozenset, met.values())}:
+        methods = {method for method, own in met.items() if own >= levels}
+        if len(methods) > 1:
+            of = [row for row in rows if row.cell.method in methods]
+            parts.append([r for r in of if r.cell.shift == CLEAN or r.cell.severity in levels])
+    return parts
+
+
+def _told_apart(groups: list[Group]) -> list[Group]:
+    """With what differs between groups of the same title in their titles."""
+    named = []
+    for group in groups:
+        traits = [other.traits for other in groups if other.title == group.title]
+        differing = [key for key in group.traits if len({each[key] for each in traits}) > 1]
+        apart = ", ".join(filter(None, (group.traits[key] for key in differing)))
+        named.append(replace(group, apart=apart))
+    return named
+
+
+def _failures_of(rows: Sequence[Row], failures: Sequence[Failure]) -> tuple[Failure, ...]:
+    known = {(row.cell.model, _setting(row.cell)) for row in rows}
+    return tuple(f for f in failures if (f.cell.model, _setting(f.cell)) in known)
+
+
+def _architecture(cell: Cell) -> str:
+    return cell.model.split("@")[0]
+
+
+def _method_rank(method: str) -> tuple[int, str]:
+    return _RANK.get(method.split(":")[0], len(_RANK)), method
+
+
+def _images_of(row: Row) -> Hashable:
+    """Corruptions are of the same images; a domain has its own, and so has a split of the demo."""
+    cell = row.cell
+    return cell.shift if cell.study == "domains" else cell.seed if cell.study == "demo" else None

@@ -1,0 +1,78 @@
+"""Rows of the domain study in the form that a page compares: targets as shifts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from driftnorm.bench.rows import Cell, Failure, Row
+from driftnorm.bench.selection import select_setting
+from driftnorm.errors import MixedRowsError
+from driftnorm.views.domains import DOMAIN_VIEWS, trained_by
+from driftnorm.views.table import Table
+
+__all__ = ["compared_failures", "compared_rows", "domain_tables"]
+
+_STUDY = "domains"
+_TARGET = "/in"  # the split of the target that is scored
+_NOTE = (
+    "Streams are the target domains' scored splits, seeds are the networks' trials; the setting of "
+    "each method was selected on the training domains' held-out splits."
+)
+
+
+def compared_rows(rows: Sequence[Row]) -> list[Row]:
+    """Of the domain study, the target rows of the selected settings; other rows as they are."""
+    settings: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in filter(_is_domains, rows):
+        cell = row.cell
+        settings[cell.model, cell.method, cell.protocol.data, cell.protocol.batch_size].append(row)
+    chosen: list[Row] = []
+    for own in settings.values():
+        with suppress(MixedRowsError):  # validation is not finished: there is no setting to show
+            chosen += select_setting(own)
+    targets = [
+        Row(_compared(row), {**row.metrics, "note": _NOTE}, row.environment)
+        for row in chosen
+        if row.cell.shift.endswith(_TARGET)
+    ]
+    return [row for row in rows if not _is_domains(row)] + targets
+
+
+def compared_failures(failures: Sequence[Failure]) -> list[Failure]:
+    """The same for cells that failed."""
+    return [Failure(_compared(f), f.error) if _is_domains(f) else f for f in failures]
+
+
+def domain_tables(rows: Sequence[Row]) -> list[Table]:
+    """The study's own tables, one of each for every data set and batch size."""
+    parts: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in filter(_is_domains, rows):
+        parts[row.cell.protocol.data, row.cell.protocol.batch_size].append(row)
+    tables = []
+    for own in parts.values():
+        for view in DOMAIN_VIEWS.values():
+            try:
+                tables.append(view.make(own))
+            except MixedRowsError:  # an unfinished study, or not the methods of this table
+                continue
+    return tables
+
+
+def _is_domains(found: Row | Failure) -> bool:
+    return found.cell.study == _STUDY
+
+
+def _compared(found: Row | Failure) -> Cell:
+    """A network for each target counts as one, its algorithm; a trial as a seed."""
+    cell = found.cell
+    algorithm, trial = trained_by(Row(cell, {}))
+    return replace(
+        cell,
+        model=algorithm,
+        shift=cell.shift.removesuffix(_TARGET),
+        seed=trial + 1000 * cell.seed,  # orders of one trial stay apart
+        options=(),
+    )

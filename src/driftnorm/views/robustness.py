@@ -1,0 +1,195 @@
+"""Rows of the robustness study as tables, by name; pure functions, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from driftnorm._internal.names import nearest
+from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import TENT_ON_SOURCE
+from driftnorm.shifts.registry import CORRUPTIONS
+from driftnorm.views.ablations import (
+    ABLATION,
+    HALF_TARGET,
+    INTRO,
+    ablation_table,
+    half_table,
+    intro_table,
+)
+from driftnorm.views.batch_sizes import batch_size_table
+from driftnorm.views.beside_paper import difference
+from driftnorm.views.compare import (
+    change_of_error,
+    change_text,
+    check_same,
+    data_set,
+    lacking_of_all,
+    mean_error,
+    methods_of,
+    note_of,
+    shifts_of,
+)
+from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
+from driftnorm.views.robustness_claims import CLAIMS, claims_table
+from driftnorm.views.robustness_paper import DETAILED, MEAN
+from driftnorm.views.table import Column, Table
+
+__all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
+
+
+def detailed_table(rows: Sequence[Row]) -> Table:
+    """Mean error of each method on each corruption, and what the paper prints."""
+    check_same(rows)
+    methods, shifts = methods_of(rows), shifts_of(rows)
+    lacking = {shift for shift, _ in lacking_of_all(rows)}
+    # The paper's are means over all severities: beside other means they would mislead.
+    paper = {k: v for k, v in DETAILED.get(data_set(rows), {}).items() if k[0] not in lacking}
+    lines: list[tuple[str | float | None, ...]] = [
+        (shift, *(mean_error(rows, m, shift) for m in methods)) for shift in shifts
+    ]
+    lines.append(("mean", *(mean_error(rows, m) for m in methods)))
+    printed = [m for m in methods if any((shift, m) in paper for shift in shifts)]
+    means = {("mean", method): error for method, error in _paper_means(rows).items()}
+    columns = [Column("corruption"), *(Column(m, best="lowest") for m in methods)]
+    columns += [Column(f"{m}, paper") for m in printed]
+    known = {**paper, **means}
+    lines = [(*line, *_printed(line, methods, printed, known)) for line in lines]
+    said = " Paper: WRN-40-2 trained with AugMix; in brackets ours minus it." if printed else ""
+    title = "Error by corruption"
+    return Table(title, tuple(columns), tuple(lines), note_of(rows) + said, best_by="row")
+
+
+def _printed(
+    line: Sequence[str | float | None],
+    methods: Sequence[str],
+    printed: Sequence[str],
+    known: Mapping[tuple[str, str], float],
+) -> list[str | None]:
+    """The paper's numbers for a line, each with ours minus it."""
+    ours = dict(zip(methods, line[1:], strict=True))
+    cells: list[str | None] = []
+    for method in printed:
+        paper, error = known.get((str(line[0]), method)), ours[method]
+        if paper is None or not isinstance(error, float):
+            cells.append(None)
+        else:
+            cells.append(f"{paper} ({error - paper:+.1f})")
+    return cells
+
+
+def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
+    """Mean error of each method, with a paired interval against one of them."""
+    check_same(rows)
+    methods = methods_of(rows)
+    reference = against if against in methods else methods[0]
+    paper = _paper_means(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for method in methods:
+        change = (
+            "-" if method == reference else change_text(change_of_error(rows, method, reference))
+        )
+        scores = [
+            float(
+                np.mean([r.metrics[k] for r in rows if r.cell.method == method and r.cell.severity])
+            )
+            for k in ("nll", "ece")
+        ]
+        error, printed = mean_error(rows, method), paper.get(method)
+        both = (printed, difference(error, printed)) if paper else ()
+        lines.append((method, error, change, *scores, *both))
+    columns = (
+        Column("method"),
+        Column("error", best="lowest", decimals=2),
+        Column(f"error minus {reference}'s, 95 %"),
+        Column("NLL", best="lowest", decimals=3),
+        Column("ECE", best="lowest", decimals=3),
+        *((Column("paper's error"), Column("ours minus it")) if paper else ()),
+    )
+    whose = " Paper: WRN-40-2, AugMix." if paper else ""
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images.{whose}"
+    return Table("Mean error over corruptions", columns, tuple(lines), note)
+
+
+def _paper_means(rows: Sequence[Row]) -> dict[str, float]:
+    """The paper's mean errors, if these rows are means over the same streams."""
+    same = not lacking_of_all(rows) and set(shifts_of(rows)) == set(CORRUPTIONS)
+    return MEAN.get(data_set(rows), {}) if same else {}
+
+
+def severity_table(rows: Sequence[Row]) -> Table:
+    """Mean error of each method at each severity."""
+    check_same(rows)
+    severities = sorted({row.cell.severity for row in rows})
+    lines: list[tuple[str | float | None, ...]] = []
+    for method in methods_of(rows):
+        mine = [row for row in rows if row.cell.method == method]
+        means = [
+            float(np.mean([100 * r.metrics["error"] for r in mine if r.cell.severity == severity]))
+            for severity in severities
+        ]
+        lines.append((method, *means))
+    titles = ("clean" if s == 0 else f"severity {s}" for s in severities)
+    columns = (Column("method"), *(Column(title, best="lowest") for title in titles))
+    return Table("Error by severity", columns, tuple(lines), note_of(rows))
+
+
+class View(NamedTuple):
+    """A table that has a name, and the methods it is about."""
+
+    make: Callable[[Sequence[Row]], Table]
+    methods: tuple[str, ...]
+    help: str
+
+
+_MAIN = ("source", "bn", "t3a", "tent", "gprebn")
+
+VIEWS = {
+    "summary": View(summary_table, _MAIN, "mean error, with paired intervals"),
+    "detailed": View(detailed_table, _MAIN, "error by corruption, beside the paper's"),
+    "severity": View(severity_table, _MAIN, "error by severity"),
+    "intro": View(
+        intro_table,
+        tuple(setting.method for setting in INTRO),
+        "Tent on source statistics, on target ones, and with stopped gradients",
+    ),
+    "ablation": View(
+        ablation_table,
+        tuple(setting.method for setting in ABLATION),
+        "what the preserved gradient and the running statistics bring",
+    ),
+    "half-target": View(
+        half_table,
+        tuple(setting.method for setting in HALF_TARGET),
+        "target statistics in the first half of the layers",
+    ),
+    "batch-size": View(
+        batch_size_table, ("bn", "bn:running=True", "tent", "gprebn"), "error against batch size"
+    ),
+    "augmentation": View(augmentation_table, _MAIN, "networks trained with augmentation"),
+    "imagenet": View(imagenet_table, _MAIN, "ImageNet-C: groups and mCE"),
+    "claims": View(
+        claims_table,
+        tuple(dict.fromkeys(word for c in CLAIMS for word in (c.method, c.reference))),
+        "the paper's claims about robustness, with verdicts",
+    ),
+    "fine-tuned": View(
+        fine_tuned_table,
+        ("source", TENT_ON_SOURCE, "bn", "tent"),
+        "pre-trained against fine-tuned networks (`bench fine-tuned`)",
+    ),
+}
+
+
+AnyView = TypeVar("AnyView")
+
+
+def find_view(name: str, views: Mapping[str, AnyView]) -> AnyView:
+    """The table of this name."""
+    if name not in views:
+        raise ValueError(
+            f"there is no table {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
+        )
+    return views[name]

@@ -1,0 +1,164 @@
+"""Metrics, protocol, rows and tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import driftnorm
+from driftnorm.bench import metrics
+from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.rows import Cell, Row, RowStore, environment, load_rows, save_rows
+from driftnorm.bench.scoring import evaluate
+from driftnorm.views.table import Column, Table
+
+PROTOCOL = Protocol("digits", 100, 20)
+CELL = Cell("demo", "net", "noise", 2, "gprebn", PROTOCOL, 1, (("theta", 0.5),))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=70))
+def test_bits_round_trip(bits: list[bool]) -> None:
+    correct = np.array(bits)
+    assert np.array_equal(metrics.unpack_bits(metrics.pack_bits(correct), len(bits)), correct)
+
+
+def test_metrics_against_torch_and_loops() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(200, 5, generator=generator) * 3, torch.arange(200) % 5
+    log_p = metrics.log_softmax(logits.numpy())
+    nll = nn.functional.cross_entropy(logits.double(), labels)
+    assert metrics.negative_log_likelihood(log_p, labels.numpy()) == pytest.approx(float(nll))
+    p = np.exp(log_p)
+    assert metrics.mean_entropy(log_p) == pytest.approx(float(-(p * log_p).sum(1).mean()))
+    confidence, correct = p.max(1), p.argmax(1) == labels.numpy()
+    gap = 0.0
+    for low in np.arange(15) / 15:
+        inside = (confidence > low) & (confidence <= low + 1 / 15)
+        if inside.any():
+            gap += inside.sum() * abs(confidence[inside].mean() - correct[inside].mean())
+    ece = metrics.expected_calibration_error(confidence, correct)
+    assert ece == pytest.approx(gap / 200)
+
+
+def test_paired_interval_covers_and_is_repeatable() -> None:
+    generator = np.random.default_rng(0)
+    gains = [generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=2000) for _ in range(3)]
+    interval = metrics.paired_interval(gains)
+    assert interval == metrics.paired_interval(gains)
+    assert interval.low < interval.value < interval.high
+    spread = np.sqrt(np.mean([g.var() / len(g) for g in gains]) / 3)
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * spread, rel=0.1)
+    assert metrics.paired_interval([np.zeros(10)]) == (0, 0, 0)
+
+
+def test_streams_of_the_same_images_do_not_narrow_the_interval() -> None:
+    """A slow bootstrap over images is the reference."""
+    generator = np.random.default_rng(0)
+    image = generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=500)
+    streams = [np.where(generator.random(500) < 0.8, image, 0.0) for _ in range(10)]
+    drawn = [
+        np.mean([stream[chosen] for stream in streams])
+        for chosen in generator.integers(0, 500, size=(2000, 500))
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    together = metrics.paired_interval(streams, ["test set"] * 10)
+    assert together.value == pytest.approx(np.mean(streams))
+    assert together.low == pytest.approx(low, abs=0.005)
+    assert together.high == pytest.approx(high, abs=0.005)
+    apart = metrics.paired_interval(streams)
+    assert apart.high - apart.low < 0.6 * (together.high - together.low)
+    assert metrics.paired_interval(streams[:1], ["a"]) == metrics.paired_interval(streams[:1])
+
+
+def test_standard_error_is_domainbeds() -> None:
+    assert 100 * metrics.standard_error([0.1, 0.2, 0.3]) == pytest.approx(4.7, abs=0.05)
+
+
+def test_evaluate_scores_what_the_adapter_answers() -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    stream = [(torch.randn(n, 4), torch.arange(n) % 3) for n in (20, 20, 7)]
+    found = evaluate(driftnorm.adapt(network, "gprebn", guard="off"), stream)
+    other = driftnorm.adapt(network, "gprebn", guard="off")
+    right = [(other(x).argmax(1) == y).numpy() for x, y in stream]
+    assert found["error"] == pytest.approx(1 - np.concatenate(right).mean())
+    assert found["online_error"] == pytest.approx([1 - r.mean() for r in right], abs=1e-6)
+    assert found["count"] == 47
+    unpacked = metrics.unpack_bits(str(found["correct"]), 47)
+    assert np.array_equal(unpacked, np.concatenate(right))
+    with pytest.raises(ValueError, match="no batch"):
+        evaluate(other, [])
+
+
+def test_cells_differ_in_everything_that_matters() -> None:
+    changes = [
+        {"study": "x"},
+        {"model": "x"},
+        {"shift": "x"},
+        {"severity": 3},
+        {"method": "tent"},
+        {"seed": 2},
+        {"options": ()},
+        {"protocol": replace(PROTOCOL, batch_size=10)},
+    ]
+    keys = {replace(CELL, **change).key for change in changes}
+    assert len(keys | {CELL.key}) == len(changes) + 1
+    assert replace(CELL).key == CELL.key
+
+
+def test_rows_round_trip_and_are_never_half_written(tmp_path: Path) -> None:
+    row = Row(CELL, {"error": 0.25}, environment())
+    assert Row.from_json(row.to_json()) == row
+    store = RowStore(tmp_path / "rows")
+    assert not store.has(CELL)
+    store.write(row)
+    store.write(row)
+    assert store.has(CELL)
+    assert load_rows(tmp_path / "rows") == [row]
+    save_rows([row, Row(replace(CELL, seed=5), {"error": 1.0})], tmp_path / "all.jsonl")
+    lines = (tmp_path / "all.jsonl").read_text().splitlines()
+    assert lines == sorted(lines)
+    assert {json.loads(line)["cell"]["seed"] for line in lines} == {1, 5}
+    assert len(load_rows(tmp_path / "all.jsonl")) == 2
+    assert not list(tmp_path.rglob(".writing-*"))
+    with pytest.raises(FileNotFoundError, match="no rows at"):
+        load_rows(tmp_path / "missing.jsonl")
+
+
+def test_protocol_tells_everything_in_one_line() -> None:
+    text = PROTOCOL.text()
+    assert "\n" not in text
+    for fact in ("digits", "100 samples", "batch 20", "reset per shift", "before the update"):
+        assert fact in text
+
+
+def test_table_forms() -> None:
+    table = Table(
+        "T",
+        (Column("a|b"), Column("acc", best="highest"), Column("err", best="lowest", decimals=2)),
+        (("one", 1.04, 0.5), ("t[wo]", 1.0, None)),
+        "note",
+    )
+    markdown = table.to_markdown()
+    assert "| one | **1.0** | **0.50** |" in markdown
+    assert "| t[wo] | **1.0** | - |" in markdown  # ties as printed are both best
+    assert "a\\|b" in markdown
+    note, head, first, *_ = table.to_csv().splitlines()
+    assert note.startswith("# ")
+    assert head == "a|b,acc,err"
+    assert first == "one,1.04,0.5"
+    from rich.console import Console
+
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(table.to_rich())
+    assert "t[wo]" in console.export_text()
+    with pytest.raises(ValueError, match="must have 1 cells"):
+        Table("T", (Column("a"),), (("x", 1.0),))

@@ -1,0 +1,89 @@
+"""The command line as people call it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from driftnorm.bench.rows import load_rows
+from driftnorm.bench.studies.digits import Demo
+from driftnorm.cli._config import load_config
+
+DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
+
+
+def call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(
+        [*DRIFTNORM, *arguments], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def test_help_and_version() -> None:
+    shown = call("--help")
+    assert shown.returncode == 0
+    for verb in ("demo", "methods", "data", "corrupt"):
+        assert verb in shown.stdout
+    assert call("--version").stdout.strip().count(".") == 2
+
+
+def test_methods() -> None:
+    assert "gprebn" in call("methods").stdout
+    assert "arXiv 2205.10210" in call("methods", "gprebn").stdout
+    facts = json.loads(call("methods", "--json").stdout)
+    assert facts["tent"]["backward"] is True
+    assert facts["t3a"]["batch_norm"] is False
+    wrong = call("methods", "tnet")
+    assert wrong.returncode == 2
+    assert "Did you mean 'tent'?" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    command = [*DRIFTNORM, "demo", "--seeds", "1", "--batch-size", "300", "--out", str(out)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("rows/*.json"))) < 20 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("rows/*.json")}
+    assert len(before) >= 20
+    again = call("demo", "--seeds", "1", "--batch-size", "300", "--out", str(out))
+    assert again.returncode == 0, again.stderr
+    assert "are there already" in again.stdout
+    assert "\x1b" not in again.stdout
+    for name, written in before.items():
+        assert (out / "rows" / name).stat().st_mtime_ns == written  # nothing is measured twice
+    rows = load_rows(out / "rows.jsonl")
+    assert len(rows) == 16 * len(Demo().names)  # clean, and five shifts at three severities
+    assert (out / "accuracy.png").stat().st_size > 10_000
+    assert "batch 300" in (out / "table.md").read_text()
+    best = {r.cell.method: r.metrics["error"] for r in rows if r.cell.shift == "contrast"}
+    assert best["gprebn"] < best["source"] - 0.3
+    page = (out / "report.html").read_text()
+    assert "mean drift, each shift" in page
+    assert page.count("<img") == 12
+    assert re.search(r"contrast 3, digit \d+", page)
+    assert "Adapting helps on" in page
+    assert load_config(out / "config.yaml").arguments["batch_size"] == "300"
+
+
+def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
+    command = [*DRIFTNORM, "demo", "--out", str(tmp_path / "demo")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("demo/rows/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=240)
+    assert running.returncode == 130
+    assert "what was finished is kept" in errors
+    assert "Traceback" not in errors

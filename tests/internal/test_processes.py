@@ -1,0 +1,78 @@
+"""Workers: one thread each, and no silent death."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from driftnorm._internal.processes import checked_workers, end_if_stopped, in_processes
+from driftnorm.errors import WorkerError
+
+
+def threads_and_square(number: int) -> tuple[str, int]:
+    return os.environ["OPENBLAS_NUM_THREADS"], number * number
+
+
+def test_workers_have_one_thread_each(monkeypatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "5")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    results = dict(in_processes(threads_and_square, range(20), 2))
+    assert results == {number: ("1", number * number) for number in range(20)}
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "5"
+    assert "MKL_NUM_THREADS" not in os.environ
+
+
+def die(number: int) -> None:
+    os._exit(3)
+
+
+def test_a_dead_worker_is_reported() -> None:
+    with pytest.raises(WorkerError, match="A worker process died"):
+        list(in_processes(die, range(3), 2))
+
+
+def die_on_three(number: int) -> int:
+    if number == 3:
+        os._exit(3)
+    return number * number
+
+
+def test_only_the_task_that_kills_its_worker_is_given_up() -> None:
+    results = dict(in_processes(die_on_three, range(12), 2, died=lambda number: -number))
+    assert results == {number: number * number for number in range(12)} | {3: -3}
+
+
+def wait_or_begin(task: tuple[int, str]) -> None:
+    number, folder = task
+    (Path(folder) / str(number)).touch()
+    while True:
+        end_if_stopped()
+        time.sleep(0.01)
+
+
+def test_a_stop_reaches_tasks_at_work(tmp_path: Path) -> None:
+    def begun() -> Iterator[tuple[int, str]]:
+        # The first tasks are at work when the launcher asks for the last one.
+        deadline = time.monotonic() + 60
+        for number in range(100):
+            yield number, str(tmp_path)
+            while number == 3 and not (tmp_path / "1").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if number == 4:
+                raise KeyboardInterrupt
+
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(in_processes(wait_or_begin, begun(), 2))
+    assert (tmp_path / "1").exists()
+    assert time.monotonic() - before < 60
+
+
+@pytest.mark.parametrize("workers", [0, -2])
+def test_the_number_of_workers(workers: int) -> None:
+    with pytest.raises(ValueError, match=f"`workers` must be at least 1, got {workers}"):
+        checked_workers(workers)
+    assert checked_workers(3) == 3
+    assert checked_workers(None) >= 1

@@ -1,0 +1,223 @@
+"""Fine-tuning on all corruptions but one, and the study that measures it, on small data."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm.bench.rows import Row, RowStore
+from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
+from driftnorm.cli.bench_fine_tuned import bench_fine_tuned
+from driftnorm.images.labelled import load_clean
+from driftnorm.models import build, load, open_checkpoint, weights_hash
+from driftnorm.shifts import CORRUPTIONS, corrupt
+from driftnorm.training import Hooks, Optimization, fine_tuning
+from driftnorm.training.fine_tuning import FineTuning, FrozenStatistics
+from driftnorm.views.networks import fine_tuned_table, tuning_of
+
+LEFT_OUT = ("contrast", "brightness")
+SHORT = Optimization(learning_rate=0.001, final_rate=0.0, batch_size=10, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    generator = np.random.default_rng(0)
+    coarse = generator.integers(0, 256, (40, 4, 4, 3))
+    images = np.repeat(np.repeat(coarse, 8, axis=1), 8, axis=2).astype(np.uint8)
+    classes = np.array([f"class {i}" for i in range(10)])
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(path, images=images, labels=np.arange(40) % 10, classes=classes)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("weights") / "resnet20.safetensors"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = build("resnet20").train()
+        for module in network.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.momentum = None  # the mean over all batches: here, of the only one
+        network(torch.randn(16, 3, 32, 32))  # frozen statistics must be those of some data
+        save_file(network.state_dict(), path)
+    return str(path)
+
+
+@pytest.fixture
+def tuning(data: str, weights: str, tmp_path: Path) -> FineTuning:
+    corruptions = (*LEFT_OUT, "gaussian_noise")
+    return FineTuning(data, "resnet20", weights, tmp_path, 20, SHORT, corruptions)
+
+
+def study(tuning: FineTuning, **changes: object) -> FineTunedStudy:
+    pretrained = Study(
+        data=tuning.train,
+        model="resnet20",
+        weights=tuning.weights,
+        methods=METHODS,
+        corruptions=LEFT_OUT,
+        severities=(5,),
+        batch_size=20,
+    )
+    return FineTunedStudy(tuning, replace(pretrained, **changes))
+
+
+def test_statistics_stay_and_parameters_move(tuning: FineTuning) -> None:
+    found = open_checkpoint(tuning.tune("contrast"))
+    before = load("resnet20", tuning.weights).state_dict()
+    after = found.model.state_dict()
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        kept = any(part in name for part in ("running_", "num_batches", "mean", "std"))
+        assert torch.equal(value, after[name]) == kept, name
+    assert found.classes[0] == "class 0"
+    run = found.facts["run"]
+    assert run["left_out"] == "contrast"
+    assert run["corruptions"] == ["brightness", "gaussian_noise"]
+    assert found.facts["steps_done"] == 4  # 2 x 20 images, 10 a step
+
+
+def test_frozen_statistics_ignore_the_mode() -> None:
+    network = FrozenStatistics(torch.nn.BatchNorm1d(2)).train()
+    network(torch.randn(8, 2) + 3)
+    assert not network.network.training
+    assert torch.equal(network.network.running_mean, torch.zeros(2))
+
+
+def test_pools_have_every_severity_evenly_and_are_made_once(tuning: FineTuning) -> None:
+    file = tuning.make_pool("gaussian_noise")
+    pool, chosen = np.load(file), tuning.chosen("gaussian_noise")
+    clean = load_clean(tuning.train)
+    for place in range(20):
+        index = int(chosen.indices[place])
+        image = clean.images[index : index + 1]
+        literal = corrupt(image, "gaussian_noise", place % 5 + 1, indices=[index])
+        assert np.array_equal(pool[place], literal[0])
+        assert chosen.labels[place] == clean.labels[index]
+    assert len(set(chosen.indices.tolist())) == 20
+    assert set(chosen.indices.tolist()) != set(tuning.chosen("contrast").indices.tolist())
+    written = file.stat().st_mtime_ns
+    tuning.tune("contrast")
+    tuning.tune("brightness")
+    assert file.stat().st_mtime_ns == written
+    with pytest.raises(ValueError, match="`images` must be from 5"):
+        replace(tuning, images=41).make_pool("contrast")
+
+
+def test_stopped_and_resumed_ends_with_the_same_weights(
+    tuning: FineTuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(progress: object, losses: object) -> None:
+        if progress.step == 2:  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGINT)
+
+    real = fine_tuning.train
+    with monkeypatch.context() as patch:
+        hooks = Hooks(on_step=interrupt)
+        patch.setattr(fine_tuning, "train", lambda *a, **k: real(*a, **k, hooks=hooks))
+        with pytest.raises(KeyboardInterrupt):
+            tuning.tune("contrast")
+    file = tuning.file("contrast")
+    assert not file.exists()
+    assert file.with_suffix(".resume.pt").exists()
+    resumed = open_checkpoint(tuning.tune("contrast"))
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    straight = replace(tuning, folder=tmp_path / "straight").tune("contrast")
+    assert weights_hash(resumed.model.state_dict()) == weights_hash(
+        open_checkpoint(straight).model.state_dict()
+    )
+
+
+def test_other_settings_make_other_files(tuning: FineTuning) -> None:
+    changes = (
+        {"images": 25},
+        {"seed": 1},
+        {"optimization": replace(SHORT, learning_rate=1e-5)},
+        {"corruptions": LEFT_OUT},
+    )
+    files = {tuning.file("contrast"), *(replace(tuning, **c).file("contrast") for c in changes)}
+    assert len(files) == 5
+    assert any("-lr-0.00001-" in file.name for file in files)
+
+
+def test_the_study_measures_each_network_where_it_was_not_trained(
+    tuning: FineTuning, tmp_path: Path
+) -> None:
+    both, store = study(tuning), RowStore(tmp_path)
+    assert both.pools() == [*LEFT_OUT, "gaussian_noise"]
+    assert [*both.make_pools()] == [*LEFT_OUT, "gaussian_noise"]
+    pretrained = [row for row in both.pretrained.run(store) if isinstance(row, Row)]
+    outcomes = sorted(both.run(store, LAUNCHERS["processes"], 2), key=lambda o: o.left_out)
+    assert [outcome.left_out for outcome in outcomes] == sorted(LEFT_OUT)
+    tuned = [row for outcome in outcomes for row in outcome.results if isinstance(row, Row)]
+    assert len(pretrained) == len(tuned) == 2 * 4
+    for row in tuned:
+        assert f"-without-{row.cell.shift}-" in row.cell.model
+        assert tuning_of(row) == "20 images 1 epochs lr 0.001 seed 0"
+    table = fine_tuned_table([*pretrained, *tuned])
+    assert [line[:2] for line in table.rows] == [
+        *(("fine-tuned", "source"), ("fine-tuned", "target")),
+        *(("pre-trained", "source"), ("pre-trained", "target")),
+    ]
+    errors = [100 * row.metrics["error"] for row in tuned if row.cell.method == "bn"]
+    assert table.rows[1][2] == pytest.approx(np.mean(errors))
+    assert "20 images 1 epochs lr 0.001" in table.note
+    assert {cell.key for cell in both.cells()} == {row.cell.key for row in (*pretrained, *tuned)}
+    assert both.missing(store) == []
+    assert [*both.run(store)] == []  # done is done
+    (store.folder / f"{tuned[0].cell.key}.json").unlink()
+    (again,) = both.run(store)
+    assert [row.cell.key for row in again.results] == [tuned[0].cell.key]
+
+
+def test_a_network_that_cannot_be_made_is_told_and_the_rest_goes_on(
+    tuning: FineTuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = FineTuning.tune
+
+    def tune(self: FineTuning, left_out: str) -> Path:
+        wild = replace(SHORT, learning_rate=1e30)
+        return real(replace(self, optimization=wild) if left_out == "contrast" else self, left_out)
+
+    monkeypatch.setattr(FineTuning, "tune", tune)
+    broken, fine = study(tuning).run(RowStore(tmp_path / "rows"))
+    assert broken.results == []
+    assert "lower learning rate" in str(broken.error)
+    assert len(fine.results) == 4
+
+
+def test_the_command_run_twice(
+    data: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> str:
+        bench_fine_tuned(
+            data=Path(data),
+            train=Path(data),
+            model="resnet20",
+            weights=Path(weights),
+            corruptions=["contrast", "fog"],
+            images=5,
+            epochs=0.1,
+            limit=20,
+            frost=Path("procedural"),
+            workers=1,
+            out=tmp_path,
+        )
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "16 rows" in run()
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    # Rows, networks, pools, config, and the images of two streams for each of two kinds of network.
+    assert len(kept) == 16 + 2 + len(CORRUPTIONS) + 1 + 4
+    assert "0 failed" in run()
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept

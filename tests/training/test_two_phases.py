@@ -1,0 +1,150 @@
+"""Measuring on the target only what a table shows: fewer cells, the same tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_rows import made_row
+from tinted import SIDE, driftnorm, first_one_dies, make_domains, plan
+
+from driftnorm._internal.processes import WORKER_DIED
+from driftnorm.bench.rows import Failure, Row, RowStore
+from driftnorm.bench.selection import agrees, most_settings, select_setting, shown_cells
+from driftnorm.bench.studies.domain_grids import settings_of
+from driftnorm.bench.studies.domains import DomainStudy
+from driftnorm.bench.vocabulary import ABLATIONS
+from driftnorm.images.domains.named import open_arrays
+from driftnorm.training.domains.file_names import BEST
+from driftnorm.views.compare import in_order
+from driftnorm.views.domains import domains_ablation_table, domains_table
+
+METHODS = ("source", "tent", "t3a", "gprebn", "bn:running=True")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> DomainStudy:
+    """Of two networks with different targets."""
+    root = tmp_path_factory.mktemp("study")
+    data, cache = make_domains(root / "data"), str(root / "cache")
+    arrays = open_arrays(str(data), SIDE, cache)
+    models = []
+    for target in ("red", "blue"):
+        plan(test_domains=(target,), steps=20, evaluate_every=20).run(arrays, root / target)
+        models.append(str(root / target / BEST))
+    return DomainStudy(str(data), tuple(models), METHODS, "short", batch_size=8, cache=cache)
+
+
+def test_tables_are_those_of_all_settings(study: DomainStudy, tmp_path: Path) -> None:
+    every, some = RowStore(tmp_path / "all"), RowStore(tmp_path / "selected")
+    two_phases = replace(study, targets="selected")
+    assert two_phases.cells() == study.cells()
+    assert study.is_exact(every)
+    assert len(study.missing(every)) == len(study.cells())
+    assert not two_phases.is_exact(some)
+    bound = len(two_phases.missing(some))
+    for own, store in ((study, every), (two_phases, some)):
+        assert all(isinstance(result, Row) for result in own.run(store))
+        assert own.missing(store) == []
+        assert list(own.run(store)) == []
+    measured = list(some.rows())
+    assert len(measured) <= bound < len(study.cells())
+    on_target = [row for row in measured if row.cell.shift.endswith("/in")]
+    assert len([row for row in on_target if row.cell.method == "t3a"]) == 2  # one a network
+    assert two_phases.is_exact(some)
+    for make in (domains_table, domains_ablation_table):
+        assert make(in_order(measured, METHODS)) == make(in_order([*every.rows()], METHODS))
+
+
+def test_a_changed_choice_is_measured_too(study: DomainStudy, tmp_path: Path) -> None:
+    one = replace(study, models=study.models[:1], methods=("tent",), targets="selected")
+    store = RowStore(tmp_path)
+    rows = [result for result in one.run(store) if isinstance(result, Row)]
+    (chosen,) = {row.cell.options for row in rows if row.cell.shift.endswith("/in")}
+    for row in rows:  # as if the other setting had been the better one
+        better = row.cell.options != chosen
+        if row.cell.shift.endswith("/out"):
+            store.write(replace(row, metrics={**row.metrics, "error": 0.0 if better else 0.5}))
+    (added,) = one.run(store)
+    assert added.cell.options != chosen
+    assert added.cell.shift == "red/in"
+
+
+def test_a_cell_whose_process_dies_does_not_stop_the_others(
+    study: DomainStudy, tmp_path: Path
+) -> None:
+    one = replace(study, models=study.models[:1], methods=("source", "bn"))
+    store = RowStore(tmp_path)
+    failed, *others = one.run(store, first_one_dies, 2)
+    assert isinstance(failed, Failure)
+    assert failed.error == WORKER_DIED
+    assert [kept.cell for kept in store.failures()] == [failed.cell]
+    assert len(others) == len(one.cells()) - 1
+    assert all(isinstance(result, Row) for result in others)
+    assert [result.cell for result in one.run(store)] == [failed.cell]
+    assert not [*store.failures()]
+
+
+def test_which_cells_are_shown() -> None:
+    def rows(method: str, errors: dict[tuple[tuple[str, float], ...], float]) -> list[Row]:
+        return [
+            made_row(method, "a/out", 0, error, options=options)
+            for options, error in errors.items()
+        ]
+
+    slow, fast = (("rho", 1), ("steps", 1)), (("rho", 10), ("steps", 1))
+    mixed = [(*own, ("theta", theta)) for own in (slow, fast) for theta in (0.3, 1.0)]
+    validation = [
+        *rows("tent", {slow: 0.2, fast: 0.1}),
+        *rows("gprebn", dict(zip(mixed, (0.1, 0.3, 0.2, 0.2), strict=True))),
+        *rows("t3a", {(("supports", 1),): 0.1, (("supports", 5),): 0.2}),
+    ]
+    cells = [replace(row.cell, shift="t/in") for row in validation]
+    shown = {(cell.method, cell.options) for cell in shown_cells(cells, validation)}
+    assert shown == {
+        ("tent", fast),
+        ("gprebn", (*slow, ("theta", 0.3))),  # its own
+        ("gprebn", (*fast, ("theta", 1.0))),  # the ablation's, and the best at theta 1
+        ("t3a", (("supports", 1),)),
+    }
+    without = [row for row in validation if row.cell.method != "tent"]
+    assert len(shown_cells(cells, without)) == 3
+    assert shown_cells(cells, []) == []
+    # A setting that was not validated everywhere decides nothing: its method has to wait.
+    broken = [*validation, made_row("t3a", "b/out", 0, 0.0, options=(("supports", 5),))]
+    assert {cell.method for cell in shown_cells(cells, broken)} == {"tent", "gprebn"}
+
+
+def test_ties_go_to_the_smaller_values_in_any_order() -> None:
+    made = [
+        made_row("t3a", shift, 0, error, options=(("supports", supports),))
+        for supports in (-1, 5, 20)
+        for shift, error in (("a/out", 0.1), ("b/out", 0.2), ("c/out", 0.7))
+    ]
+    for rows in (made, made[::-1], [made[1], made[0], *made[2:]]):
+        assert {row.cell.options for row in select_setting(rows)} == {(("supports", 5),)}
+
+
+def test_bounds() -> None:
+    tents = settings_of("tent")
+    for method in ABLATIONS:
+        settings = settings_of(method)
+        most = most_settings(method, settings, tents)
+        agreeing = max(sum(agrees(own, each) for own in settings) for each in tents)
+        assert agreeing <= most <= len(settings)
+        usual = 1 if method == "tent" else 3 if method == "gprebn" else 2
+        assert most == min(len(settings), usual)
+    assert most_settings("t3a", settings_of("t3a"), tents) == 1
+    assert most_settings("gprebn", settings_of("gprebn"), ()) == 2
+    with pytest.raises(ValueError, match="`targets` must be one of"):
+        DomainStudy("data", (), (), targets="some")  # type: ignore[arg-type]
+
+
+def test_command_says_that_the_count_is_a_bound(study: DomainStudy, tmp_path: Path) -> None:
+    command = ["bench", "domains", "--data", study.data, "--models", *study.models]
+    command += ["--methods", "source", "tent", "--grid", "short", "--batch-size", "8"]
+    command += ["--cache", str(study.cache), "--out", str(tmp_path), "--targets", "selected"]
+    planned = driftnorm(*command, "--dry-run", "--workers", 1)
+    assert planned.returncode == 0, planned.stderr
+    assert "at most 16 cells to run" in planned.stdout  # 4 x (1 + 2) validation, 2 x (1 + 1)
