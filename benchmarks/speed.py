@@ -33,7 +33,7 @@ import driftnorm
 from driftnorm import models
 from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.adapter._surgery import find_batch_norms
-from driftnorm.objectives import softmax_entropy
+from driftnorm.parts.losses import softmax_entropy
 from driftnorm.views.table import Column, Table
 
 SETTINGS = {"resnet20": (200, 32), "wrn-40-2": (200, 32), "resnet50": (32, 224)}

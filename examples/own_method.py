@@ -10,27 +10,28 @@ import torch
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.objectives import softmax_entropy
-from driftnorm.statistics import Running
+from driftnorm.parts import Descent, Entropy, Running, Step, Weight, Weighted
+from driftnorm.parts.losses import softmax_entropy
 
 
 @dataclass(frozen=True)
-class WeightedEntropy:
-    """Entropy that counts more where the network is sure: an objective is logits -> scalar."""
+class Sure(Weight):
+    """Samples count more where the network is sure."""
 
     sharpness: float = 1.0
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """The loss of a batch; return ``None`` to take no step."""
-        entropy = softmax_entropy(logits)
-        weight = torch.exp(-self.sharpness * entropy.detach())
-        return (weight * entropy).sum() / weight.sum()
+    def __call__(self, step: Step, weights: Tensor) -> Tensor:
+        """The weights, given those of the parts before; 0 drops a sample."""
+        return weights * torch.exp(-self.sharpness * softmax_entropy(step.logits.detach()))
 
 
 def weighted(*, sharpness: float = 1.0, lr: float = 1e-3) -> driftnorm.Recipe:
     """The keyword arguments of this function are the method's options."""
     return driftnorm.Recipe(
-        statistics=Running(), objective=WeightedEntropy(sharpness), trainable="affine", lr=lr
+        statistics=Running(),
+        trainable="affine",
+        loss=Weighted(Entropy(), (Sure(sharpness),)),
+        update=(Descent(lr=lr),),
     )
 
 

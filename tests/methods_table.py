@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.objectives import Entropy
-from driftnorm.statistics import Batch, Mixture, Running
+from driftnorm.methods import build
+from driftnorm.parts import Batch, Descent, Entropy, Mixture, Running, Window
 
 KINDS = ("1d", "2d", "3d", "sync", "frozen", "timm", "affineless", "twice", "aliased", "untracked")
 
@@ -40,10 +41,25 @@ class Row:
 
     def adapt(self, network: nn.Module, **more: Any) -> driftnorm.Adapter:
         """The adapter, with the guard off unless asked for: untrained networks alarm it."""
-        return driftnorm.adapt(network, self.method, **{"guard": "off", **self.options, **more})
+        adapter = driftnorm.adapt(network, self.method, **{"guard": "off", **self.options, **more})
+        return adapter.fit(fitting_images(network)) if adapter.recipe.needs_fit else adapter
+
+    @property
+    def recipe(self) -> driftnorm.Recipe:
+        """What it does."""
+        if not isinstance(self.method, str):
+            return self.method
+        return build(self.method, {k: v for k, v in self.options.items() if k != "only"})
+
+
+def fitting_images(network: nn.Module) -> Tensor:
+    """Images of the source's domain that the network takes."""
+    shape = {nn.Conv1d: (3, 7), nn.Conv3d: (3, 4, 4, 4)}.get(type(network.conv1), (3, 6, 6))
+    return torch.randn(12, *shape, generator=torch.Generator().manual_seed(5))
 
 
 _BOLD = {"lr": 0.02}  # so that a few batches show
+_KEEPING = {"margin": 1.0, "similarity": 1.0, **_BOLD}  # every sample counts
 _EASY = {"threshold": 0.2, **_BOLD}  # below chance: every prediction is confident
 
 ROWS = (
@@ -92,10 +108,10 @@ ROWS = (
     Row(
         driftnorm.Recipe(
             statistics=Running(),
-            objective=Entropy(),
             trainable="affine",
+            loss=Entropy(),
+            update=(Descent(lr=0.02),),
             per_layer=(("bn1", Mixture(0.3)), (driftnorm.Last(0.5), Batch())),
-            lr=0.02,
         ),
         trains="affine",
         needs_source=True,
@@ -110,6 +126,22 @@ ROWS = (
     Row("pl-c", _EASY, trains="classifier", needs_source=True),
     Row("shot", _EASY, trains="features", needs_source=True),
     Row("shot-im", _BOLD, trains="features", needs_source=True),
+    Row("bn-window", needs_source=True),
+    Row("bn-window", {"theta": 1.0, "prior": 0.0, "jump": 0.5}),
+    Row("eta", _KEEPING, trains="affine"),
+    Row("eata", {"fisher": 10.0, **_KEEPING}, trains="affine"),
+    Row("sar", {"margin": 1.0, **_BOLD}, trains="affine"),
+    Row("rdumb", {"every": 5, **_KEEPING}, trains="affine"),
+    Row("cotta", {"views": 2, "restore": 0.3, "confidence": 1.0, **_BOLD}, trains="all"),
+    Row("cotta", {"views": 0, "trainable": "affine", **_BOLD}, trains="affine"),
+    Row("lame", needs_source=True),
+    Row("lame", {"kernel": "knn", "k": 2}, needs_source=True),
+    Row("prior", needs_source=True),
+    Row("gprebn", {"cap": 0.01, "anchor": 0.1, "leash": 0.05, "lr": 0.1}, trains="affine"),
+    Row("gprebn", {"statistics": Window(), **_BOLD}, trains="affine", needs_source=True),
+    Row("eata@gprebn+lame", _KEEPING, trains="affine"),
+    Row("sar@bn-window", {"margin": 1.0, **_BOLD}, trains="affine", needs_source=True),
+    Row("bn-window+prior", needs_source=True),
     Row("gprebn+rt3a", _BOLD, trains="affine"),
     Row("gprebn+rt3a", {"theta": 0.5, "steps": 2, "predict": "after"}, "affine", needs_source=True),
     Row("tent+t3a", {"supports": 3, **_BOLD}, trains="affine"),

@@ -98,10 +98,13 @@ def running_statistics(
     average_of="var",
     unbiased=False,
     source=None,
+    eps=1e-5,
 ):
     """The (mean, var) that normalise each batch of ``stream``, a list of (mean, var, values)."""
-    power = 0.5 if average_of == "std" else 1.0
-    begin_mean, begin_spread = (None, None) if start == "batch" else (source[0], source[1] ** power)
+    power, added = (0.5, eps) if average_of == "std" else (1.0, 0.0)
+    begin_mean, begin_spread = None, None
+    if start == "source":
+        begin_mean, begin_spread = source[0], (source[1] + added) ** power
     used = []
     for now in range(len(stream)):
         until = now + 1 if update == "before" else now
@@ -110,10 +113,11 @@ def running_statistics(
             continue
         means = [mean for mean, _, _ in stream[:until]]
         spreads = [
-            (var * n / (n - 1) if unbiased else var) ** power for _, var, n in stream[:until]
+            ((var * n / (n - 1) if unbiased else var) + added) ** power
+            for _, var, n in stream[:until]
         ]
         spread = average(spreads, momentum, begin_spread)
-        used.append((average(means, momentum, begin_mean), spread ** (1 / power)))
+        used.append((average(means, momentum, begin_mean), spread ** (1 / power) - added))
     return used
 
 

@@ -13,15 +13,8 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 MODULES = (
-    *(
-        "adapter._adapt",
-        "functional",
-        "bench.metrics",
-        "objectives",
-        "recipe",
-        "methods",
-        "selection",
-    ),
+    *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
+    *("parts.layers", "methods.spec"),
 )
 
 

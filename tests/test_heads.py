@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftnorm.heads import T3A, RunningCentroids
+from driftnorm.parts.answers import T3A, RunningCentroids
 
 CLASSES, WIDTH = 6, 8
 HEADS = [
@@ -87,23 +87,23 @@ def test_update_is_pure(head):
     (features, logits), (more, more_logits) = draw_batches(weight, bias, (9, 14))
     state = head.update(head.start(weight, bias), features, logits)
     inputs = {**state, "z": more, "logits": more_logits, "weight": weight, "bias": bias}
-    before = {name: tensor.clone() for name, tensor in inputs.items()}
+    before = {name: torch.as_tensor(value).clone() for name, value in inputs.items()}
     first, second = (head.update(state, more, more_logits) for _ in range(2))
     head.weights(first)
     head.start(weight, bias)
-    assert all(torch.equal(inputs[name], before[name]) for name in inputs)
+    assert all(torch.equal(torch.as_tensor(v), before[name]) for name, v in inputs.items())
     assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 @every_head
 def test_the_state_shares_no_memory_with_the_classifier(head):
     weight, bias = draw_classifier()
     state = head.start(weight, bias)
-    before = {name: tensor.clone() for name, tensor in state.items()}
+    before = {name: torch.as_tensor(value).clone() for name, value in state.items()}
     weight.zero_()
     bias.zero_()
-    assert all(torch.equal(state[name], before[name]) for name in state)
+    assert all(torch.equal(torch.as_tensor(v), before[name]) for name, v in state.items())
 
 
 # ---------------------------------------------------------------- T3A

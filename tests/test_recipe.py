@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from driftnorm import methods as recipes
-from driftnorm.heads import T3A, RunningCentroids
 from driftnorm.methods import METHODS, Method, build, nearest, options_of, register
-from driftnorm.objectives import Entropy, InformationMaximization, PseudoLabel
-from driftnorm.recipe import OPTIMIZERS, Optimising, Recipe, learning_rate
-from driftnorm.selection import First
-from driftnorm.statistics import Batch, Mixture, Prior, Running, Source
+from driftnorm.parts.answers import T3A, RunningCentroids
+from driftnorm.parts.layers import First
+from driftnorm.parts.losses import Entropy, InformationMaximization, PseudoLabel
+from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source
+from driftnorm.parts.updates import OPTIMIZERS, Anchor, Cap, Descent, Leash, with_rate
+from driftnorm.recipe import Optimising, Recipe, learning_rate
 
 OPTIMISING = [name for name in METHODS if METHODS[name].recipe.needs_backward]
-FEATURE_SIDE = [name for name in METHODS if METHODS[name].recipe.head is None]
+FEATURE_SIDE = [name for name in METHODS if not METHODS[name].recipe.answer]
 
 # What each paper does, by default: the fields of section 7's readings. A method that is not in the
 # paper's comparison needs no line here; what follows from the registry is tested for it as well.
@@ -27,25 +28,33 @@ DEFAULTS = {
     "bn": Recipe(statistics=Batch(), gradient="detached"),
     "bn-prior": Recipe(statistics=Prior(16), gradient="detached"),
     "alpha-bn": Recipe(statistics=Mixture(0.5, Batch()), gradient="detached"),
-    "tent": Recipe(statistics=Batch(), objective=Entropy(), trainable="affine"),
-    "gprebn": Recipe(statistics=Running(), objective=Entropy(), trainable="affine"),
-    "t3a": Recipe(head=T3A(20)),
-    "rt3a": Recipe(head=RunningCentroids("normalized", "linear")),
-    "pl": Recipe(gradient="detached", objective=PseudoLabel(0.9), trainable="all", lr=5e-5),
+    "tent": Recipe(statistics=Batch(), trainable="affine", loss=Entropy(), update=(Descent(),)),
+    "gprebn": Recipe(statistics=Running(), trainable="affine", loss=Entropy(), update=(Descent(),)),
+    "t3a": Recipe(answer=(T3A(20),)),
+    "rt3a": Recipe(answer=(RunningCentroids("normalized", "linear"),)),
+    "pl": Recipe(
+        gradient="detached",
+        trainable="all",
+        loss=PseudoLabel(0.9),
+        update=(Descent(lr=5e-5),),
+    ),
     "pl-c": Recipe(
-        gradient="detached", objective=PseudoLabel(0.9), trainable="classifier", lr=5e-5
+        gradient="detached",
+        trainable="classifier",
+        loss=PseudoLabel(0.9),
+        update=(Descent(lr=5e-5),),
     ),
     "shot": Recipe(
         gradient="detached",
-        objective=InformationMaximization(0.1, 0.9),
         trainable="features",
-        lr=5e-5,
+        loss=InformationMaximization(0.1, 0.9),
+        update=(Descent(lr=5e-5),),
     ),
     "shot-im": Recipe(
         gradient="detached",
-        objective=InformationMaximization(0.0, 0.9),
         trainable="features",
-        lr=5e-5,
+        loss=InformationMaximization(0.0, 0.9),
+        update=(Descent(lr=5e-5),),
     ),
 }
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -71,8 +80,8 @@ def test_defaults_are_the_papers(name):
     assert METHODS[name].recipe == DEFAULTS[name]
     # Common readings: one Adam step, a batch counts once, answered before the step.
     recipe = build(name)
-    settings = (recipe.optimizer, recipe.steps, recipe.predict, recipe.count, recipe.weight_decay)
-    assert settings == ("adam", 1, "before", "batch", 0.0)
+    assert (recipe.steps, recipe.predict, recipe.count) == (1, "before", "batch")
+    assert all((d.optimizer, d.weight_decay) == ("adam", 0.0) for d in recipe.update)
 
 
 def test_the_optimising_methods_are_these():
@@ -115,8 +124,8 @@ def test_options_are_the_builders_keywords(name):
 
 
 def test_a_builder_refuses_what_it_does_not_know():
-    with pytest.raises(TypeError, match="unexpected option `head`"):
-        METHODS["tent"].build(head=None)
+    with pytest.raises(TypeError, match="unexpected option `answer`"):
+        METHODS["tent"].build(answer=None)
 
 
 # ---------------------------------------------------------------- options do what they say
@@ -153,14 +162,14 @@ def test_a_builder_refuses_what_it_does_not_know():
         ("gprebn", {"gradient": "detached"}, "gradient", "detached"),
         ("gprebn", {"count": "step"}, "count", "step"),
         ("gprebn", {"only": "*bn1"}, "only", "*bn1"),
-        ("t3a", {"supports": -1}, "head", T3A(-1)),
-        ("rt3a", {"reading": "literal"}, "head", RunningCentroids("literal")),
-        ("rt3a", {"labels": "centroids"}, "head", RunningCentroids(labels="centroids")),
-        ("pl", {"threshold": 0.5}, "objective", PseudoLabel(0.5)),
+        ("t3a", {"supports": -1}, "answer", (T3A(-1),)),
+        ("rt3a", {"reading": "literal"}, "answer", (RunningCentroids("literal"),)),
+        ("rt3a", {"labels": "centroids"}, "answer", (RunningCentroids(labels="centroids"),)),
+        ("pl", {"threshold": 0.5}, "loss", PseudoLabel(0.5)),
         ("pl", {"trainable": "classifier"}, "trainable", "classifier"),
-        ("pl-c", {"threshold": 0.5}, "objective", PseudoLabel(0.5)),
-        ("shot", {"pseudo_label": 0.3}, "objective", InformationMaximization(0.3, 0.9)),
-        ("shot", {"threshold": 0.8}, "objective", InformationMaximization(0.1, 0.8)),
+        ("pl-c", {"threshold": 0.5}, "loss", PseudoLabel(0.5)),
+        ("shot", {"pseudo_label": 0.3}, "loss", InformationMaximization(0.3, 0.9)),
+        ("shot", {"threshold": 0.8}, "loss", InformationMaximization(0.1, 0.8)),
     ],
 )
 def test_an_option_changes_its_field_and_no_other(name, options, field, expected):
@@ -180,7 +189,32 @@ def test_an_option_changes_its_field_and_no_other(name, options, field, expected
     ],
 )
 def test_every_optimising_method_takes_the_common_options(name, option, value):
-    assert build(name, {option: value}) == replace(build(name), **{option: value})
+    assert build(name, {option: value}) == changed(build(name), option, value)
+
+
+def changed(recipe, option, value):
+    """The recipe with one common option changed, wherever it belongs."""
+    if option in ("steps", "predict"):
+        return replace(recipe, **{option: value})
+    return replace(recipe, update=with_rate(recipe.update, **{option: value}))
+
+
+def rate(recipe):
+    """The learning rate of a recipe's optimiser."""
+    return next(part.lr for part in recipe.parts if isinstance(part, Descent))
+
+
+@every_optimising
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"cap": 0.01}, (Cap(0.01),)),
+        ({"leash": 0.2, "cap": 0.01}, (Cap(0.01), Leash(0.2))),
+        ({"anchor": 0.1}, (Anchor(0.1),)),
+    ],
+)
+def test_every_optimising_method_can_be_bounded(name, options, parts):
+    assert build(name, options).update == (*build(name).update, *parts)
 
 
 def test_tent_is_gprebn_with_batch_statistics():
@@ -193,8 +227,8 @@ def test_tent_is_gprebn_with_batch_statistics():
 @every_optimising
 def test_rho_times_the_source_rate(name):
     recipe = build(name, {"rho": 10, "source_lr": 5e-5})
-    assert recipe.lr == pytest.approx(5e-4)
-    assert replace(recipe, lr=build(name).lr) == build(name)
+    assert rate(recipe) == pytest.approx(5e-4)
+    assert changed(recipe, "lr", rate(build(name))) == build(name)
 
 
 @every_optimising
@@ -348,7 +382,7 @@ def test_a_method_without_options_says_so():
 @pytest.mark.parametrize("feature_side", FEATURE_SIDE)
 @pytest.mark.parametrize("head_side", ["t3a", "rt3a"])
 def test_any_feature_side_joins_any_classifier_side(feature_side, head_side):
-    expected = replace(build(feature_side), head=build(head_side).head)
+    expected = replace(build(feature_side), answer=build(head_side).answer)
     assert build(f"{feature_side}+{head_side}") == expected
     assert build(f"{head_side}+{feature_side}") == expected
 
@@ -356,13 +390,13 @@ def test_any_feature_side_joins_any_classifier_side(feature_side, head_side):
 def test_a_composition_shares_out_its_options():
     recipe = build("gprebn+rt3a", {"theta": 0.5, "reading": "literal", "steps": 3, "lr": 0.1})
     expected = build("gprebn", {"theta": 0.5, "steps": 3, "lr": 0.1})
-    assert recipe == replace(expected, head=RunningCentroids("literal"))
+    assert recipe == replace(expected, answer=(RunningCentroids("literal"),))
     assert options_of("gprebn+rt3a") == (*options_of("gprebn"), *options_of("rt3a"))
 
 
 @pytest.mark.parametrize("name", ["gprebn+tent", "t3a+rt3a", "gprebn+tent+rt3a", "bn+t3a+rt3a"])
 def test_other_compositions_are_refused(name):
-    assert "one feature-side method" in message(lambda: build(name))
+    assert "cannot be joined" in message(lambda: build(name))
 
 
 def test_options_are_not_consumed():
@@ -381,10 +415,10 @@ def test_a_registered_method_is_known_and_composes(monkeypatch):
     method = register(Method(name="mine", build=mine, **facts))
     assert method.options == ("strength",)
     assert build("mine", {"strength": 5}).statistics == Prior(5)
-    assert build("mine+t3a").head == T3A()
+    assert build("mine+t3a").answer == (T3A(),)
     assert "Did you mean 'mine'?" in message(lambda: build("mien"))
     assert "taken" in message(lambda: register(replace(method, name="gprebn")))
-    assert "'+'" in message(lambda: register(replace(method, name="mine+yours")))
+    assert "`name`" in message(lambda: register(replace(method, name="mine+yours")))
 
 
 # ---------------------------------------------------------------- the recipe itself
@@ -393,12 +427,12 @@ def test_a_registered_method_is_known_and_composes(monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"objective": Entropy()}, "trainable"),
-        ({"trainable": "affine"}, "objective"),
+        ({"loss": Entropy()}, "trainable"),
+        ({"trainable": "affine"}, "loss"),
         ({"trainable": "some"}, "trainable"),
         ({"gradient": "kept"}, "gradient"),
         ({"statistics": "batch"}, "statistics"),
-        ({"head": "t3a"}, "head"),
+        ({"answer": "t3a"}, "answer"),
         ({"per_layer": {"layer1.*": Batch()}}, "per_layer"),
     ],
 )
@@ -459,12 +493,15 @@ def test_an_answer_after_a_step_depends_on_the_whole_batch(name, options):
     ("recipe", "text"),
     [
         (Recipe(), ""),
-        (build("t3a"), "head=T3A()"),
-        (build("t3a", {"supports": -1}), "head=T3A(supports=-1)"),
+        (build("t3a"), "answer=(T3A(),)"),
+        (build("t3a", {"supports": -1}), "answer=(T3A(supports=-1),)"),
         (build("bn", {"only": First(0.5)}), "only=First(fraction=0.5)"),
         (build("gprebn", {"theta": 0.5}), "statistics=Mixture(theta=0.5, of=Running())"),
-        (build("gprebn"), "optimizer='adam', lr=0.001, steps=1, predict='before'"),
-        (build("gprebn+rt3a"), "head=RunningCentroids()"),
+        (
+            build("gprebn"),
+            "update=(Descent(optimizer='adam', lr=0.001),), steps=1, predict='before'",
+        ),
+        (build("gprebn+rt3a"), "answer=(RunningCentroids(),)"),
         (build("tent", {"optimizer": OPTIMIZERS["sgd"]}), "optimizer=<lambda>"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftnorm.selection import First, Last, needs_forward_order, select
+from driftnorm.parts.layers import First, Last, needs_forward_order, select
 
 LAYERS = ["bn1", "layer1.0.bn1", "layer1.0.bn2", "layer2.0.bn1", "layer10.0.bn1"]
 properties = settings(max_examples=200, deadline=None, derandomize=True, database=None)

@@ -21,8 +21,8 @@ from driftnorm.diagnosis.layer_drift import channel_distance
 from driftnorm.errors import DriftnormWarning
 from driftnorm.functional import Moments, batch_moments
 from driftnorm.images.embedded_digits import split_digits
-from driftnorm.objectives import softmax_entropy
-from driftnorm.statistics import Batch
+from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.statistics import Batch
 
 SHIFT, SEVERITY = "fog", 2
 BATCH_SIZE = 64

@@ -11,7 +11,7 @@ from typing import Any
 
 from driftnorm.bench.protocol import Protocol
 from driftnorm.bench.studies.presets import PRESETS
-from driftnorm.cli._method_table import method_facts
+from driftnorm.cli._method_table import method_facts, passes
 from driftnorm.methods import METHODS, Method
 from driftnorm.models import MODELS
 from driftnorm.recipe import Optimising, Recipe
@@ -56,16 +56,26 @@ def methods() -> str:
     """One line a method."""
     yes = {True: "yes", False: "no"}
     return table(
-        ("method", "what it does", "paper", "backward", "needs BN", "source statistics", "order"),
+        (
+            "method",
+            "what it does",
+            "paper",
+            "passes",
+            "needs BN",
+            "source statistics",
+            "order",
+            "bakes",
+        ),
         [
             (
                 f"[`{name}`](#{name})",
                 str(facts["summary"]),
                 str(facts["paper"]),
-                yes[bool(facts["backward"])],
+                passes(facts),
                 yes[bool(facts["batch_norm"])],
                 "needed" if facts["source_statistics"] else "not needed",
                 "matters" if facts["order_dependent"] else "does not matter",
+                yes[bool(facts["bakes"])],
             )
             for name, facts in method_facts().items()
         ],

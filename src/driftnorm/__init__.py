@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from driftnorm.errors import NoBatchNormError as NoBatchNormError
     from driftnorm.methods import Method as Method
     from driftnorm.methods import register as register
+    from driftnorm.parts.layers import First as First
+    from driftnorm.parts.layers import Last as Last
     from driftnorm.recipe import Recipe as Recipe
-    from driftnorm.selection import First as First
-    from driftnorm.selection import Last as Last
 
 _HOMES = {
     "Adapter": "adapter._contract",
@@ -38,9 +38,9 @@ _HOMES = {
     "BatchReport": "adapter._contract",
     "DriftnormError": "errors",
     "DriftnormWarning": "errors",
-    "First": "selection",
+    "First": "parts.layers",
     "Guard": "adapter.guard",
-    "Last": "selection",
+    "Last": "parts.layers",
     "Method": "methods",
     "NoBatchNormError": "errors",
     "Recipe": "recipe",

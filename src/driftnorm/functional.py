@@ -8,13 +8,22 @@ Notation of the paper (Yang et al., *Test-time Batch Normalization*), per channe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["GradientPath", "Moments", "batch_moments", "gprebn", "normalize"]
+__all__ = [
+    "GradientPath",
+    "Moments",
+    "batch_moments",
+    "gprebn",
+    "instance_moments",
+    "is_finite",
+    "normalize",
+]
 
 # Devices whose batch-norm kernels are called directly; every other device takes plain tensor ops.
 NATIVE_DEVICES = frozenset({"cpu", "cuda"})
@@ -42,7 +51,7 @@ class Moments(NamedTuple):
 
 def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
     """Statistics are never kept in less than float32, whatever the activations are."""
-    if dtype in _WIDE_ENOUGH:  # at every layer and batch: a call less
+    if dtype in _WIDE_ENOUGH:  # hot path: skips promote_types
         return dtype
     return torch.promote_types(dtype, torch.float32)
 
@@ -66,6 +75,27 @@ def batch_moments(x: Tensor) -> Moments:
     else:
         mean, var = _native_moments(x)
     return Moments(mean, var, values, x.shape[0])
+
+
+def instance_moments(x: Tensor) -> Moments:
+    """Mean and biased variance of each channel of each sample of ``x``, shape ``(N, C)``.
+
+    >>> instance_moments(torch.tensor([[[1.0, 3.0]], [[2.0, 2.0]]])).var
+    tensor([[1.],
+            [0.]])
+    """
+    flat = x.detach().flatten(2) if x.dim() > 2 else x.detach().unsqueeze(2)
+    wide = flat.to(statistics_dtype(x.dtype))
+    var, mean = torch.var_mean(wide, dim=2, correction=0)
+    return Moments(mean, var, wide.shape[2], x.shape[0])
+
+
+def is_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether all numbers are finite, with one synchronisation and no full-size temporary."""
+    sums = [t.detach().sum(dtype=statistics_dtype(t.dtype)) for t in tensors if t.numel()]
+    if len(sums) == 1:
+        return math.isfinite(sums[0].item())
+    return not sums or bool(torch.isfinite(torch.stack(sums)).all())
 
 
 def _native_moments(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,42 +1,44 @@
-"""A test-time method as data: statistics × gradient path × objective × trainable set × head.
+"""A test-time method as data: what normalises, what learns, what answers, what reviews.
 
 A method of a paper is a recipe with that paper's defaults; a row of an ablation is the recipe with
-one field changed (:func:`dataclasses.replace`).
+one field changed (:func:`dataclasses.replace`); two methods are joined by :func:`compose`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypedDict
 
-import torch
-from torch import nn
-
 from driftnorm.functional import GradientPath
-from driftnorm.heads import Head
-from driftnorm.objectives import Objective
-from driftnorm.selection import Selector
-from driftnorm.statistics import Source, Statistics
+from driftnorm.parts.contract import (
+    Answer,
+    Cost,
+    Loss,
+    Memory,
+    Part,
+    Review,
+    Statistics,
+    Update,
+    Weight,
+    parts_in,
+)
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.losses import Function
+from driftnorm.parts.statistics import Source
+from driftnorm.parts.updates import Ascent, Descent, OptimizerChoice, bounded, with_rate
 
-__all__ = ["OPTIMIZERS", "Optimising", "OptimizerChoice", "Recipe", "Trainable", "learning_rate"]
+__all__ = ["Optimising", "Recipe", "Side", "Trainable", "compose", "learning_rate", "optimised"]
 
 Trainable: TypeAlias = Literal["none", "affine", "features", "classifier", "all"]
-OptimizerBuilder: TypeAlias = Callable[
-    [Iterable[nn.Parameter], float, float], torch.optim.Optimizer
-]
-OptimizerChoice: TypeAlias = str | OptimizerBuilder
-
-# (parameters, learning rate, weight decay) -> optimiser. SGD is set as Tent sets it.
-OPTIMIZERS: dict[str, OptimizerBuilder] = {
-    "adam": lambda p, lr, wd: torch.optim.Adam(p, lr=lr, weight_decay=wd),
-    "adamw": lambda p, lr, wd: torch.optim.AdamW(p, lr=lr, weight_decay=wd),
-    "sgd": lambda p, lr, wd: torch.optim.SGD(
-        p, lr=lr, weight_decay=wd, momentum=0.9, nesterov=True
-    ),
-}
+Side: TypeAlias = Literal["normalise", "learn", "answer", "review"]
 _TRAINABLE = ("none", "affine", "features", "classifier", "all")
+_SIDES: dict[Side, tuple[str, ...]] = {
+    "normalise": ("statistics", "gradient", "per_layer"),
+    "learn": ("trainable", "memory", "loss", "update", "steps", "count", "predict"),
+    "answer": ("answer",),
+    "review": ("review", "reset_every"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,68 +48,112 @@ class Recipe:
     Attributes:
         statistics: Which moments normalise, in the layers that ``only`` selects.
         gradient: ``"preserved"`` (training-mode gradient, eq. 6) or ``"detached"``.
-        objective: What a step minimises; ``None`` takes no step.
-        trainable: What a step changes: BN ``"affine"`` parameters, ``"features"`` (all but the
-            classifier), the ``"classifier"``, ``"all"``, or ``"none"``.
-        head: What answers instead of the linear classifier.
         only: The layers that take part; the others keep source statistics and are not trained.
         per_layer: Pairs (selector, statistics) that override ``statistics``; the last match wins.
-        optimizer: ``"adam"``, ``"sgd"`` (momentum 0.9, Nesterov), ``"adamw"``, or a function of
-            (parameters, learning rate, weight decay).
-        lr: Learning rate.
-        weight_decay: As the optimiser means it.
+        trainable: What a step changes: BN ``"affine"`` parameters, ``"features"`` (all but the
+            classifier), the ``"classifier"``, ``"all"``, or ``"none"``.
+        memory: Which images are learned from, and when; ``None``: each batch, once.
+        loss: What a step minimises: a part, or a function of the logits; ``None``: no step.
+        update: What a step does, in this order; an optimiser comes first.
         steps: Gradient steps for each batch (the paper's delta).
+        count: A batch enters running averages once (``"batch"``), or once for every ``"step"``.
         predict: Answer with the forward pass ``"before"`` the last step (Tent, this paper), or with
             one more pass ``"after"`` it.
-        count: A batch enters the running statistics once (``"batch"``), or once for every
-            ``"step"``.
+        answer: What becomes of the logits, in this order.
+        review: What looks at a batch before it is kept.
+        reset_every: Start from the source again after this many batches.
     """
 
     statistics: Statistics = field(default_factory=Source)
     gradient: GradientPath = "preserved"
-    objective: Objective | None = None
-    trainable: Trainable = "none"
-    head: Head | None = None
     only: Selector | None = None
     per_layer: tuple[tuple[Selector, Statistics], ...] = ()
-    optimizer: OptimizerChoice = "adam"
-    lr: float = 1e-3
-    weight_decay: float = 0.0
+    trainable: Trainable = "none"
+    memory: Memory | None = None
+    loss: Loss | None = None
+    update: tuple[Update, ...] = ()
     steps: int = 1
-    predict: Literal["before", "after"] = "before"
     count: Literal["batch", "step"] = "batch"
+    predict: Literal["before", "after"] = "before"
+    answer: tuple[Answer, ...] = ()
+    review: tuple[Review, ...] = ()
+    reset_every: int | None = None
 
     def __post_init__(self) -> None:
-        _expect(
-            self.gradient in ("preserved", "detached"),
-            "gradient",
-            "'preserved' or 'detached'",
-            self.gradient,
-        )
-        _expect(self.trainable in _TRAINABLE, "trainable", f"one of {_TRAINABLE}", self.trainable)
-        _expect(self.predict in ("before", "after"), "predict", "'before' or 'after'", self.predict)
-        _expect(self.count in ("batch", "step"), "count", "'batch' or 'step'", self.count)
+        if self.loss is not None and not isinstance(self.loss, Loss) and callable(self.loss):
+            object.__setattr__(self, "loss", Function(self.loss))
+        self._check_words()
+        self._check_kinds()
+        if (self.loss is None) != (self.trainable == "none"):
+            raise ValueError(
+                "`loss` and `trainable` go together: a loss needs parameters to train, and they "
+                f"need a loss; got loss={self.loss!r} and trainable={self.trainable!r}."
+            )
+        if (self.loss is None) != (not self.update):
+            raise ValueError(
+                "`loss` and `update` go together: a step needs both; got "
+                f"loss={self.loss!r} and update={self.update!r}."
+            )
+        if self.memory is not None and self.loss is None:
+            raise ValueError("`memory` keeps images to learn from, so the recipe needs a `loss`.")
+        if self.loss is not None and self.loss.penalty:
+            raise ValueError(f"{self.loss} only holds back: add it to a loss that makes steps.")
+        descents = [isinstance(part, Descent | Ascent) for part in self.update]
+        if self.update and (sum(descents) > 1 or (any(descents) and not descents[0])):
+            raise ValueError("`update` must begin with its one optimiser, `Descent` or `Ascent`.")
+        acting = [*self.answer, *(p for p in parts_in(self.loss) if isinstance(p, Weight))]
+        for part in acting:
+            if acting.count(part) > 1:
+                raise ValueError(f"{part} acts in two places, but it has one memory only.")
+        for part in self.parts:
+            part.check(self)
+
+    def _check_words(self) -> None:
+        for name, allowed in (
+            ("gradient", ("preserved", "detached")),
+            ("trainable", _TRAINABLE),
+            ("predict", ("before", "after")),
+            ("count", ("batch", "step")),
+        ):
+            given = getattr(self, name)
+            _expect(given in allowed, name, f"one of {', '.join(map(repr, allowed))}", given)
         _expect(type(self.steps) is int and self.steps >= 1, "steps", "an integer >= 1", self.steps)
-        _expect(self.lr >= 0 and self.lr < float("inf"), "lr", "a finite number >= 0", self.lr)
-        finite = 0 <= self.weight_decay < float("inf")
-        _expect(finite, "weight_decay", "a finite number >= 0", self.weight_decay)
-        one_of_ours = isinstance(self.statistics, Statistics)
-        _expect(one_of_ours, "statistics", "a Statistics object", self.statistics)
-        fits = self.head is None or isinstance(self.head, Head)
-        _expect(fits, "head", "a Head object or None", self.head)
+        every = self.reset_every
+        whole = every is None or (type(every) is int and every >= 1)
+        _expect(whole, "reset_every", "a whole number >= 1, or None", every)
+
+    def _check_kinds(self) -> None:
+        for name, kind in (("statistics", Statistics), ("memory", Memory), ("loss", Loss)):
+            given = getattr(self, name)
+            fits = isinstance(given, kind) or (given is None and name != "statistics")
+            _expect(fits, name, f"a {kind.__name__} part", given)
+        for name, role in (("update", Update), ("answer", Answer), ("review", Review)):
+            given = getattr(self, name)
+            fits = isinstance(given, tuple) and all(isinstance(part, role) for part in given)
+            _expect(fits, name, f"a tuple of {role.__name__} parts", given)
         pairs = isinstance(self.per_layer, tuple) and all(
             isinstance(p, tuple) and len(p) == 2 and isinstance(p[1], Statistics)
             for p in self.per_layer
         )
         _expect(pairs, "per_layer", "a tuple of (selector, Statistics) pairs", self.per_layer)
-        known = callable(self.optimizer) or self.optimizer in OPTIMIZERS
-        _expect(known, "optimizer", f"one of {tuple(OPTIMIZERS)} or a function", self.optimizer)
-        if (self.objective is None) != (self.trainable == "none"):
-            raise ValueError(
-                "`objective` and `trainable` go together: an objective needs parameters to train, "
-                f"and they need an objective; got objective={self.objective!r} and "
-                f"trainable={self.trainable!r}."
-            )
+
+    # ------------------------------------------------------------------ what follows from it
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Every part, each once, in order of mention."""
+        found = (part for f in fields(self) for part in parts_in(getattr(self, f.name)))
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def names(self) -> dict[Part, str]:
+        """What each part's memory is called: its class, numbered where there are several."""
+        names: dict[Part, str] = {}
+        for part in self.parts:
+            plain = type(part).__name__.lower()
+            taken = sum(name.split(".")[0] == plain for name in names.values())
+            names[part] = f"{plain}.{taken + 1}" if taken else plain
+        return names
 
     @property
     def all_statistics(self) -> tuple[Statistics, ...]:
@@ -117,7 +163,7 @@ class Recipe:
     @property
     def needs_backward(self) -> bool:
         """Whether a batch costs a backward pass."""
-        return self.objective is not None
+        return self.loss is not None
 
     @property
     def needs_batch_norm(self) -> bool:
@@ -130,36 +176,118 @@ class Recipe:
         return any(s.uses_source for s in self.all_statistics)
 
     @property
+    def needs_features(self) -> bool:
+        """Whether some part looks at what enters the linear classifier."""
+        return any(part.features for part in self.parts)
+
+    @property
     def needs_classifier(self) -> bool:
         """Whether the linear classifier must be told from the features."""
-        return self.head is not None or self.trainable in ("features", "classifier")
+        return self.needs_features or self.trainable in ("features", "classifier")
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether some part must see images of the source's domain first: ``adapter.fit``."""
+        return any(type(part).fit is not Part.fit for part in self.parts)
 
     @property
     def order_dependent(self) -> bool:
         """Whether earlier batches change the answer to later ones."""
         history = any(s.keeps_history for s in self.all_statistics)
-        return self.needs_backward or self.head is not None or history
+        lasting = any(part.per_batch is None for part in self.answer)
+        return self.needs_backward or lasting or history
 
     @property
     def batch_dependent(self) -> bool:
         """Whether the other images of a batch change the answer to one of them."""
         sees_own_step = self.needs_backward and (self.steps > 1 or self.predict == "after")
         uses_batch = any(s.uses_batch for s in self.all_statistics)
-        return uses_batch or self.head is not None or sees_own_step
+        return uses_batch or bool(self.answer) or sees_own_step
+
+    @property
+    def cost(self) -> Cost:
+        """Forward and backward passes for each batch, known without running it."""
+        counted: set[Part] = set()
+
+        def passes(*held: object) -> Cost:
+            """Of parts that were not counted yet: a signal is found out once per step."""
+            total = Cost()
+            for part in parts_in(held):
+                if part not in counted:
+                    counted.add(part)
+                    total = total + part.cost
+            return total
+
+        learning = Cost()
+        if self.loss is not None:
+            lessons = 1.0 if self.memory is None else self.memory.share
+            learning = (Cost(1, 1) + passes(self.loss, self.update)) * (self.steps * lessons)
+        looks = self.loss is None or self.memory is not None or self.predict == "after"
+        return learning + Cost(int(looks)) + passes(self.answer, self.review)
+
+    @property
+    def unbakeable(self) -> tuple[str, ...]:
+        """Why no plain network answers the same as the frozen adapter, if none does."""
+        return tuple(part.per_batch for part in self.answer if part.per_batch is not None)
+
+    def sides(self) -> tuple[Side, ...]:
+        """The sides on which the recipe says something."""
+        return tuple(
+            side
+            for side, names in _SIDES.items()
+            if any(getattr(self, name) != getattr(_DEFAULTS, name) for name in names)
+        )
 
     def settings(self) -> str:
         """What the recipe does, in one line: how it optimises, and what differs from doing nothing.
 
-        >>> from driftnorm.statistics import Running
+        >>> from driftnorm.parts import Running
         >>> Recipe(statistics=Running(momentum=0.1)).settings()
         'statistics=Running(momentum=0.1)'
         """
-        optimising = ("optimizer", "lr", "steps", "predict") if self.needs_backward else ()
+        optimising = ("update", "steps", "predict") if self.needs_backward else ()
         return ", ".join(
             f"{f.name}={readable(getattr(self, f.name))}"
             for f in fields(self)
             if f.name in optimising or getattr(self, f.name) != getattr(_DEFAULTS, f.name)
         )
+
+
+def compose(first: Recipe, *others: Recipe) -> Recipe:
+    """Recipes that speak on different sides, as one; answers and reviews are joined in order.
+
+    >>> from driftnorm.parts import Running, T3A
+    >>> compose(Recipe(statistics=Running()), Recipe(answer=(T3A(),))).answer
+    (T3A(supports=20),)
+    """
+    joined = first
+    for other in others:
+        clash = [
+            side
+            for side in ("normalise", "learn")
+            if side in joined.sides() and side in other.sides()
+        ]
+        if clash or (joined.only != other.only and None not in (joined.only, other.only)):
+            what = clash[0] if clash else "only"
+            raise ValueError(
+                f"both say how to {what}: join methods that speak on different sides "
+                "(normalise, learn, answer, review), or take the statistics of one with '@'."
+            )
+        taken = {name for side in other.sides() for name in _SIDES[side]}
+        changes: dict[str, Any] = {name: getattr(other, name) for name in taken}
+        changes["answer"] = (*joined.answer, *other.answer)
+        changes["review"] = (*joined.review, *other.review)
+        changes["only"] = joined.only if other.only is None else other.only
+        if other.reset_every is None:
+            changes.pop("reset_every", None)
+        joined = replace(joined, **changes)
+    return joined
+
+
+def normalised_as(recipe: Recipe, other: Recipe) -> Recipe:
+    """The recipe with the other's statistics and gradient path: ``eata@gprebn``."""
+    taken = {name: getattr(other, name) for name in _SIDES["normalise"]}
+    return replace(recipe, **taken)
 
 
 def readable(value: object) -> str:
@@ -168,9 +296,14 @@ def readable(value: object) -> str:
         changed = [
             f"{f.name}={readable(getattr(value, f.name))}"
             for f in fields(value)
-            if f.default is MISSING or getattr(value, f.name) != f.default
+            if f.metadata.get("shown")
+            or f.default is MISSING
+            or getattr(value, f.name) != f.default
         ]
         return f"{type(value).__name__}({', '.join(changed)})"
+    if isinstance(value, tuple):
+        inside = ", ".join(map(readable, value))
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
     if isinstance(value, partial):
         given = [*map(readable, value.args)]
         given += [f"{name}={readable(each)}" for name, each in value.keywords.items()]
@@ -191,8 +324,12 @@ class Optimising(TypedDict, total=False):
         source_lr: The rate that the network was trained with.
         weight_decay: As the optimiser means it.
         steps: Gradient steps for each batch (the paper's delta).
-        optimizer: ``"adam"``, ``"sgd"`` (momentum 0.9, Nesterov), ``"adamw"`` or a function.
+        optimizer: ``"adam"``, ``"sgd"`` (momentum 0.9, Nesterov), ``"sgd-plain"``, ``"adamw"`` or
+            a function.
         predict: Answer with the pass ``"before"`` the last step, or one more ``"after"`` it.
+        cap: No parameter moves further in one step than this share of its layer's scale.
+        anchor: After every step, this share of the way back to the source.
+        leash: No parameter is ever further from the source than this share of its layer's scale.
     """
 
     lr: float | None
@@ -202,6 +339,9 @@ class Optimising(TypedDict, total=False):
     steps: int
     optimizer: OptimizerChoice
     predict: Literal["before", "after"]
+    cap: float | None
+    anchor: float | None
+    leash: float | None
 
 
 def optimised(recipe: Recipe, options: Optimising, default_lr: float = 1e-3) -> Recipe:
@@ -211,7 +351,10 @@ def optimised(recipe: Recipe, options: Optimising, default_lr: float = 1e-3) -> 
         if name not in Optimising.__annotations__:
             raise TypeError(f"got an unexpected option `{name}`.")
     rates = (rest.pop("lr", None), rest.pop("rho", None), rest.pop("source_lr", None))
-    return replace(recipe, lr=learning_rate(*rates, default_lr), **rest)
+    own = {name: rest.pop(name) for name in ("optimizer", "weight_decay") if name in rest}
+    chain = with_rate(recipe.update, lr=learning_rate(*rates, default_lr), **own)
+    bounds = {name: rest.pop(name, None) for name in ("cap", "anchor", "leash")}
+    return replace(recipe, update=bounded(chain, **bounds), **rest)
 
 
 def learning_rate(

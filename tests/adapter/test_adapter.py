@@ -125,8 +125,8 @@ def test_autocast(method: str, network: Build, batches: Draw) -> None:
             apart.append(each(x))
     assert same(answers, apart)  # no stale copy of a trained weight
     assert all(a.dtype == torch.bfloat16 and a.isfinite().all() for a in answers)
-    for layer in around.converted.layers.values():
-        assert layer.tracked_mean.dtype == torch.float32
+    for memory in around.state["layers"].values():
+        assert memory["mean"].dtype == torch.float32
     wide = run(make(network(), method, **options), batches()[:1])
     torch.testing.assert_close(answers[0].float(), wide[0], rtol=0.1, atol=0.1)
 
@@ -142,8 +142,8 @@ def test_to_float64_in_mid_stream(method: str, kind: str, network: Build, batche
     assert adapter.to(torch.float64) is adapter
     answers += run(adapter, [x.double() for x in data[2:]])
     assert answers[-1].dtype == torch.float64
-    for layer in adapter.converted.layers.values():
-        assert layer.tracked_mean.dtype == torch.float64
+    for memory in adapter.state["layers"].values():
+        assert memory["mean"].dtype == torch.float64
     for answer, expected in zip(answers, run(make(network(kind), method), data), strict=True):
         torch.testing.assert_close(answer.float(), expected, rtol=1e-2, atol=1e-2)
     baked, frozen = adapter.bake(), adapter.freeze()
@@ -165,9 +165,11 @@ def test_to_bfloat16(method: str, kind: str, network: Build, batches: Draw) -> N
     answers = run(adapter, data)
     assert all(a.dtype == torch.bfloat16 and a.isfinite().all() for a in answers)
     for layer in adapter.converted.layers.values():
-        for name in ("source_mean", "source_var", "tracked_mean", "tracked_var"):
+        for name in ("source_mean", "source_var"):
             assert getattr(layer, name).dtype == torch.float32
         assert layer.precision == torch.bfloat16
+    for memory in adapter.state["layers"].values():
+        assert memory["mean"].dtype == memory["var"].dtype == torch.float32
     frozen, baked = adapter.freeze()(data[0]), adapter.bake()
     assert {p.dtype for p in baked.parameters()} == {torch.bfloat16}
     torch.testing.assert_close(baked(data[0]), frozen, rtol=0.1, atol=0.1)
@@ -248,9 +250,8 @@ def test_many_threads_lose_no_batch(network: Build, batches: Draw) -> None:
     serial = make(network(), "bn", running=True)
     run(serial, data)
     # What enters the first layer does not depend on the order.
-    first, expected = (a.converted.layers["bn1"] for a in (adapter, serial))
-    torch.testing.assert_close(first.tracked_mean, expected.tracked_mean)
-    torch.testing.assert_close(first.tracked_var, expected.tracked_var)
+    first, expected = (a.state["layers"]["bn1"] for a in (adapter, serial))
+    torch.testing.assert_close(first, expected)
 
 
 # ------------------------------------------------------------------ among other modules

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm import BadBatchError, DriftnormWarning, adapt
-from driftnorm.objectives import Entropy
-from driftnorm.statistics import Running
+from driftnorm.parts.losses import Entropy
+from driftnorm.parts.statistics import Running
+from driftnorm.parts.updates import Descent
 
 Build = Callable[..., nn.Module]
 Draw = Callable[..., list[Tensor]]
@@ -24,8 +25,8 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 def bits(adapter: nn.Module) -> dict[str, bytes]:
     """Every number of the adapter's state but its counters."""
-    state = adapter.state_dict()
-    state.pop("adapter.counters")
+    state = adapter.state_dict().items()
+    state = {name: value for name, value in state if not name.startswith("adapter.counts")}
     return {name: value.float().numpy().tobytes() for name, value in state.items()}
 
 
@@ -115,7 +116,7 @@ def exploding(limit: int) -> Callable[[Tensor], Tensor]:
     calls = iter(range(1000))
 
     def objective(logits: Tensor) -> Tensor:
-        return Entropy()(logits) * (math.nan if next(calls) >= limit else 1.0)
+        return Entropy().of(logits) * (math.nan if next(calls) >= limit else 1.0)
 
     return objective
 
@@ -126,7 +127,7 @@ def test_loss_that_turns_nan(limit: int, count: Any, network: Build, batches: Dr
     options = {"trainable": "affine", "statistics": Running(), "steps": 2, "count": count}
 
     def make(objective: Callable[[Tensor], Tensor]) -> driftnorm.Adapter:
-        recipe = driftnorm.Recipe(objective=objective, lr=0.1, **options)
+        recipe = driftnorm.Recipe(loss=objective, update=(Descent(lr=0.1),), **options)
         return adapt(network(), recipe, guard="off")
 
     adapter, twin, data = make(exploding(limit)), make(Entropy()), batches()

@@ -61,8 +61,8 @@ def test_no_alarm_on_ordinary_shifts(method) -> None:
     network, test = trained()
     for shift in ("noise", "contrast"):
         images = SHIFTS[shift](test.images, 1, torch.Generator().manual_seed(0))
-        guarded = driftnorm.adapt(network, method, guard="freeze")
-        free = driftnorm.adapt(network, method, guard="off")
+        guarded = driftnorm.adapt(network, method, guard="freeze").fit(test.images[:64])
+        free = driftnorm.adapt(network, method, guard="off").fit(test.images[:64])
         assert accuracy(guarded, images, test.labels, 64) == accuracy(free, images, test.labels, 64)
         assert guarded.alarms == 0
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import driftnorm
 from driftnorm import adapt
 from driftnorm.methods import build
-from driftnorm.statistics import Batch, Mixture, Running, Source
+from driftnorm.parts.statistics import Batch, Mixture, Running, Source
 
 Build = Callable[..., nn.Module]
 Draw = Callable[..., list[Tensor]]
@@ -131,13 +131,13 @@ def test_what_counts_as_a_batch(count: Any, expected: int, network: Build, batch
     adapter = adapt(network(), "gprebn", steps=3, count=count, guard="off")
     for seen, x in enumerate(data, start=1):
         adapter(x)
-        for layer in adapter.converted.layers.values():
-            assert layer.tracked.batches == seen * expected
+        for memory in adapter.state["layers"].values():
+            assert memory["batches"] == seen * expected
     # The first layer sees the same activations at every step, so its average is known.
     inputs = [adapter.converted.network.conv1(x) for x in data]
     average = torch.stack([h.mean(dim=(0, 2, 3)) for h in inputs]).mean(dim=0)
-    layer = adapter.converted.layers["bn1"]
-    torch.testing.assert_close(layer.tracked_mean, average, rtol=1e-4, atol=1e-5)
+    memory = adapter.state["layers"]["bn1"]
+    torch.testing.assert_close(memory["mean"], average, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("predict", ["before", "after"])
@@ -199,11 +199,8 @@ def test_selection_follows_the_forward_order(
     source._modules["bn1"] = source._modules.pop("bn1")
     adapter = adapt(source, "tent", only=only, lr=0.1, guard="off")
     adapter(batches()[0])
-    assert {n for n, layer in adapter.converted.layers.items() if layer.tracked.batches} == chosen
-    trained = {
-        n.split(".")[0] for n, p in adapter.converted.network.named_parameters() if p.requires_grad
-    }
-    assert trained == chosen
+    assert set(adapter.state["layers"]) == chosen
+    assert {name.split(".")[0] for name in adapter.trained_values()} == chosen
 
 
 @pytest.mark.parametrize(

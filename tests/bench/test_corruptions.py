@@ -22,7 +22,7 @@ from driftnorm.cli.table import having
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import load
-from driftnorm.selection import First
+from driftnorm.parts.layers import First
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.robustness import (
     detailed_table,

@@ -20,7 +20,7 @@ def run(code: str, folder: Path) -> str:
 def test_the_example_runs() -> None:
     out = subprocess.check_output([sys.executable, "-W", "error", str(EXAMPLE)], text=True)
     assert "'weighted' on Sequential" in out
-    assert "WeightedEntropy(sharpness=2.0)" in out
+    assert "Sure(sharpness=2.0)" in out
     assert "3 batches seen" in out
 
 

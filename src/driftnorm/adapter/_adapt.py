@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from torch import nn
 
 from driftnorm._internal.names import nearest
+from driftnorm.adapter._contract import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.methods import METHODS, Method, build, options_of
+from driftnorm.methods import Method, known_methods, options_of
+from driftnorm.methods.spec import parse_method
 from driftnorm.recipe import Recipe
 
 __all__ = ["adapt", "list_methods"]
 
+Own = TypeVar("Own", bound=Adapter)
 _ENGINE_OPTIONS = tuple(
     name
     for name, parameter in inspect.signature(RecipeAdapter.__init__).parameters.items()
@@ -21,15 +24,26 @@ _ENGINE_OPTIONS = tuple(
 )
 
 
-def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -> RecipeAdapter:
+@overload
+def adapt(network: nn.Module, method: type[Own], **options: Any) -> Own: ...
+
+
+@overload
+def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -> RecipeAdapter: ...
+
+
+def adapt(
+    network: nn.Module, method: str | Recipe | type[Adapter] = "gprebn", **options: Any
+) -> Adapter:
     """Wrap a trained network so that it adapts to what it predicts on.
 
     ``network`` itself is never changed (unless ``inplace=True``).
 
     Args:
         network: Any trained ``nn.Module``; most methods need batch-norm layers in it.
-        method: A name (:func:`list_methods` lists them), two joined by ``+``
-            (``"gprebn+rt3a"``), or a :class:`Recipe` of your own.
+        method: A name (:func:`list_methods` lists them), several joined by ``+`` and ``@``
+            (``"gprebn+rt3a"``, ``"eata@gprebn"``), a :class:`Recipe` of your own, or a class
+            of adapters of your own, which is called with the network and the options.
         **options: Those of the method (``lr``, ``steps``, ``theta``, ...) and those of every
             adapter (``guard``, ``on_bad_batch``, ``episodic``, ``reset_every``, ``classifier``,
             ``logits``, ``channels_last``, ``seed``, ``inplace``; see :class:`RecipeAdapter`).
@@ -45,6 +59,8 @@ def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -
         >>> logits.shape
         torch.Size([32, 3])
     """
+    if isinstance(method, type) and issubclass(method, Adapter):
+        return method(network, **options)
     engine = {k: options.pop(k) for k in [*options] if k in _ENGINE_OPTIONS}
     if isinstance(method, Recipe):
         if options:
@@ -54,17 +70,22 @@ def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -
             )
         return RecipeAdapter(network, method, **engine)
     if not isinstance(method, str):
-        raise TypeError(f"`method` must be a name or a Recipe, got {type(method).__name__}.")
-    known = (*options_of(method), *_ENGINE_OPTIONS)
+        raise TypeError(
+            "`method` must be a name, a Recipe or a class of adapters of your own, got "
+            f"{type(method).__name__}."
+        )
+    spec = parse_method(method)
+    known = (*options_of(spec.name), *_ENGINE_OPTIONS)
     for name in options:
         if name not in known:
             raise TypeError(
                 f"{method!r} has no option `{name}`.{nearest(name, known)} "
                 f"It takes: {', '.join(known)}."
             )
-    return RecipeAdapter(network, build(method, options), method=method, **engine)
+    recipe = spec.with_options(options).recipe()
+    return RecipeAdapter(network, recipe, method=spec.name, **engine)
 
 
 def list_methods() -> dict[str, Method]:
     """Every registered method by name; each knows its paper, its options and its recipe."""
-    return dict(METHODS)
+    return dict(known_methods())

@@ -8,12 +8,15 @@ thread safety and the guard.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from driftnorm.functional import Moments
 
 __all__ = ["Adapter", "BatchReport"]
 
@@ -101,6 +104,14 @@ class Adapter(nn.Module):
     @abstractmethod
     def unfreeze(self) -> Adapter:
         """Adapt again."""
+
+    def fit(self, images: Tensor | Iterable[Tensor]) -> Adapter:
+        """Show images of the source's own domain to a method that needs some; most need none."""
+        return self
+
+    def layer_moments(self) -> dict[str, tuple[Moments | None, Moments | None, float]]:
+        """For each layer: the source's moments, those of the stream if it tracks any, and eps."""
+        return {}
 
     @abstractmethod
     def bake(self) -> nn.Module:

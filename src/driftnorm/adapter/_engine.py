@@ -1,54 +1,64 @@
 """The one engine that runs every recipe.
 
-begin -> (forward, objective, backward, step) x steps -> commit -> answer, or roll back.
+All that a stream changes is one immutable tree. A batch drafts a new one; the commit is one
+assignment, so whatever goes wrong before it is a batch that never was.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.adapter import _saving as persistence
+from driftnorm.adapter import _saving as saving
 from driftnorm.adapter._checks import check_input, normalizes_input, refuse_export
 from driftnorm.adapter._contract import Adapter, BatchReport
-from driftnorm.adapter._learner import is_finite
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
+from driftnorm.adapter._pass import SHARED, Pass
 from driftnorm.adapter._probe import Layout, check_classifier_name
-from driftnorm.adapter._setup import assign_statistics, build_learner, check_batch_norm, start_head
-from driftnorm.adapter._state import StreamState
+from driftnorm.adapter._setup import (
+    assign_statistics,
+    check_batch_norm,
+    source_classifier,
+    start_values,
+    trained_names,
+)
+from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting, learn
+from driftnorm.adapter._tree import mapped, new_tensors
 from driftnorm.adapter._watch import Watch
-from driftnorm.adapter.guard import Guard, Policy, Signals, Verdict, read_signals
+from driftnorm.adapter.guard import Finding, Guard, GuardState, Policy, Signals, read_signals
 from driftnorm.errors import BadBatchError, warn
-from driftnorm.heads import HeadState
-from driftnorm.recipe import Recipe
-from driftnorm.selection import needs_forward_order
+from driftnorm.functional import Moments, is_finite, statistics_dtype
+from driftnorm.parts.contract import Forward, Lesson, Part, Serving, Update, Verdict
+from driftnorm.parts.layers import needs_forward_order
+from driftnorm.parts.statistics import tracked_moments
+from driftnorm.recipe import Recipe, readable
 
 __all__ = ["RecipeAdapter"]
 
-
-class _Refused(Exception):
-    """This batch must leave no trace; the last good state answers it."""
+_GUARD = "guard"  # its entry among the parts' memories
 
 
 class _Stopped(Exception):
-    """The guard found harm, or is in doubt; the source answers this batch."""
+    """A review undoes the batch; the source answers it."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.why)
-        self.harm = verdict.finding == "harm"
+    def __init__(self, verdict: Verdict, parts: Mapping[str, Any]) -> None:
+        super().__init__(verdict.reason)
+        self.verdict, self.parts = verdict, parts
 
 
 @final
 class RecipeAdapter(Adapter):
     """Runs a :class:`~driftnorm.Recipe` on a network.
+
+    ``adapter.parameters()`` are the source's: what a stream has learned is part of the adapter's
+    state, and :meth:`bake` puts it into a network.
 
     Args:
         network: A trained network; copied, unless ``inplace``.
@@ -60,9 +70,11 @@ class RecipeAdapter(Adapter):
             ``"raise"`` raises :class:`BadBatchError`. Either way nothing changes.
         guard: What to do against collapse: a policy, or a :class:`Guard` with its own thresholds.
         episodic: Start from the source again for each batch.
-        reset_every: Start from the source again after so many batches.
+        reset_every: Start from the source again after this many batches; the recipe's own by
+            default.
         channels_last: Run in channels-last layout; ``None`` does so where it is safe.
-        seed: Makes networks that draw random numbers repeatable, batch by batch.
+        seed: Makes networks that draw random numbers repeatable, batch by batch, and seeds the
+            parts that draw some.
         inplace: Convert ``network`` itself; :meth:`revert` undoes it.
     """
 
@@ -95,8 +107,9 @@ class RecipeAdapter(Adapter):
         self.guard = guard if isinstance(guard, Guard) else Guard(policy=guard)
         self.on_bad_batch = on_bad_batch
         self.episodic = episodic
-        self.reset_every = reset_every
+        self.reset_every = recipe.reset_every if reset_every is None else reset_every
         self.seed = seed
+        self._draws = 0 if seed is None else seed
         self._classifier = classifier
         self._lock = threading.RLock()
         if network.training:
@@ -105,13 +118,16 @@ class RecipeAdapter(Adapter):
                 "mode (call `.eval()` before `adapt` to silence this)."
             )
         self._layout: Layout | None = None
+        self._trained: tuple[str, ...] = ()
         self._reverted = False
         self.last = None
+        self._tree: Mapping[str, Any] = {}
+        self._fitted: Mapping[str, Any] = {}
+        self._frozen, self._bad_batches, self._alarms = False, 0, 0
         self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
         self._layers = self.converted.layers
-        self._state = StreamState(self._layers)
-        self._watch = Watch(self.guard, recipe, episodic, self._state)
-        self._fingerprint = persistence.fingerprint(self.converted)
+        self._watch = Watch(self.guard, recipe, episodic)
+        self._fingerprint = saving.fingerprint(self.converted)
         try:
             if classifier is not None:
                 check_classifier_name(self.converted.network, classifier)
@@ -126,32 +142,72 @@ class RecipeAdapter(Adapter):
     @property
     def batches(self) -> int:
         """How many batches it has adapted to since the start or the last reset."""
-        return self._state.batches
+        return int(self._tree.get("batches", 0))
 
     @property
     def bad_batches(self) -> int:
         """How many batches were refused."""
-        return self._state.bad_batches
+        return self._bad_batches
 
     @property
     def alarms(self) -> int:
         """How many times the guard found adaptation harmful."""
-        return self._state.alarms
+        return self._alarms
 
     @property
     def frozen(self) -> bool:
         """Whether it answers without adapting."""
-        return self._state.frozen
+        return self._frozen
+
+    @property
+    def probing(self) -> bool:
+        """Whether the network runs just now for the adapter's own ends: an audit, a probe.
+
+        Forward hooks of one's own fire then as well, and can ask.
+        """
+        return self.converted.probing
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """All that the stream changed: a tree of tensors and numbers, not to be changed."""
+        return self._tree
+
+    def trained_values(self) -> dict[str, Tensor]:
+        """What the stream has made of the parameters that the method trains, by name."""
+        start = start_values(self.converted.network, self._trained)
+        return {**start, **self._tree.get("values", {})}
+
+    def layer_moments(self) -> dict[str, tuple[Moments | None, Moments | None, float]]:
+        """For each layer: the source's moments, those of the stream if it tracks any, and eps."""
+        layers = self._tree.get("layers", {})
+        return {
+            name: (layer.source, tracked_moments(layers.get(name, {})), layer.eps)
+            for name, layer in self._layers.items()
+        }
 
     def _prepare(self, layout: Layout) -> None:
-        """Give every layer its statistics, and find what is trained and what answers."""
+        """Give every layer its statistics, and find what is trained."""
         network, recipe = self.converted.network, self.recipe
         chosen = assign_statistics(self._layers, recipe, layout)
-        learner = build_learner(network, recipe, layout, chosen)
-        head = start_head(network, recipe, layout)
-        self._state.prepare(learner, head)
+        self._trained = trained_names(network, recipe, layout, chosen)
+        start_values(network, self._trained)  # refuses what cannot be trained
+        source_classifier(network, recipe, layout)  # likewise
         self._layout = layout
-        self.converted.watch(None if head is None else layout.classifier)
+        self.converted.trains(self._trained)
+        self.converted.watch(layout.classifier if recipe.needs_features else None)
+
+    def _setting(self) -> Setting:
+        """What parts may rely on, from the network as it is now."""
+        assert self._layout is not None
+        network = self.converted.network
+        return Setting(
+            self.recipe,
+            self.converted,
+            start_values(network, self._trained),
+            source_classifier(network, self.recipe, self._layout),
+            self._fitted,
+            self._draws,
+        )
 
     # ------------------------------------------------------------------ the contract
 
@@ -159,7 +215,7 @@ class RecipeAdapter(Adapter):
         """Answer a batch, and adapt to it unless frozen.
 
         Takes what the network takes; the first tensor in it is the batch. Returns what the network
-        returns, detached; with a classifier-side method, the logits.
+        returns, detached; with parts that answer, the logits.
         """
         refuse_export()
         if torch.compiler.is_compiling():
@@ -169,45 +225,90 @@ class RecipeAdapter(Adapter):
         return self._respond(args, kwargs)
 
     def _respond(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._reverted:
-            raise RuntimeError(
-                "this adapter was reverted; call `adapt` again to adapt its network."
-            )
+        self._refuse_reverted()
         with self._lock, torch.inference_mode(False), self._own_randomness():
             call = Call.of(args, kwargs)
             check_input(call.x, self.converted.network)
             return self._serve(call)
 
+    def _refuse_reverted(self) -> None:
+        if self._reverted:
+            raise RuntimeError(
+                "this adapter was reverted; call `adapt` again to adapt its network."
+            )
+
     def logits_in(self, answer: Any) -> Tensor:
         """The logits in what a call returned."""
-        # A head answers with logits alone; before its first batch the network itself does.
-        from_head = self.recipe.head is not None and isinstance(answer, Tensor)
-        return answer if from_head else self.converted.logits(answer)
+        # Parts answer with logits alone; before the first batch the network itself does.
+        from_parts = bool(self.recipe.answer) and isinstance(answer, Tensor)
+        return answer if from_parts else self.converted.logits(answer)
 
     @torch.inference_mode(False)
     def reset(self) -> None:
-        """Back to the state in which the adapter was built, bit for bit."""
+        """Back to the state in which the adapter was built, bit for bit; what was fitted stays."""
         with self._lock:
-            self._state.reset()
+            self._tree = {}
+            self._frozen, self._bad_batches, self._alarms = False, 0, 0
             self._watch.forget()
             self.last = None
 
     def freeze(self) -> RecipeAdapter:
         """From now on, answer with the current state and do not adapt."""
-        self._state.frozen = True
+        self._frozen = True
         return self
 
     def unfreeze(self) -> RecipeAdapter:
         """Adapt again."""
-        self._state.frozen = False
+        self._frozen = False
+        return self
+
+    @torch.inference_mode(False)
+    def fit(self, images: Tensor | Iterable[Tensor]) -> RecipeAdapter:
+        """Show images of the source's own domain, without labels, to parts that need some.
+
+        What is learned so (EATA's Fisher information) is kept by :meth:`reset`. Does nothing for
+        methods that need nothing.
+
+        Args:
+            images: A batch, or batches; a few hundred images in all will do.
+        """
+        self._refuse_reverted()
+        parts = [part for part in self.recipe.parts if type(part).fit is not Part.fit]
+        batches = [images] if isinstance(images, Tensor) else [*images]
+        if not parts:
+            return self
+        if not batches:
+            raise ValueError("`images` must hold at least one batch, got none.")
+        with self._lock, self._own_randomness():
+            found: dict[str, list[Any]] = {self.recipe.names[part]: [] for part in parts}
+            for batch in batches:
+                call = Call.of((batch,), {})
+                check_input(call.x, self.converted.network)
+                if not is_finite([call.x]):
+                    raise ValueError("`images` must be finite, got NaN or infinite values.")
+                call = self._known(call)
+                step = LiveStep(self._setting(), Draft(), call)
+                step.look("adapt", grad=True)
+                for part in parts:
+                    found[self.recipe.names[part]].append(part.fit(step))
+            self._fitted = {name: _mean(trees) for name, trees in found.items()}
         return self
 
     @torch.inference_mode(False)
     def bake(self) -> nn.Module:
         """An independent, plain network that answers as the frozen adapter does."""
         with self._lock:
-            weight = self._centroids(self._state.head) if self._head_answers else None
-            return self.converted.bake(self._found_classifier, weight)
+            if self.recipe.unbakeable:
+                raise ValueError(
+                    f"{self.method!r} cannot be baked: {'; '.join(self.recipe.unbakeable)}."
+                )
+            if not self.batches or self._layout is None:
+                return self.converted.bake(self._found_classifier, None, {}, {})
+            step, serving = self._at_rest()
+            folded = [w for part in self.recipe.answer if (w := part.fold(step)) is not None]
+            layers = step._draft.layers if serving.layers is None else serving.layers
+            weight = folded[-1] if folded else None
+            return self.converted.bake(self._found_classifier, weight, serving.values, layers)
 
     def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
         """Write the baked network as ONNX; see :func:`driftnorm.export_onnx`."""
@@ -244,144 +345,199 @@ class RecipeAdapter(Adapter):
             return self._unadapted_answer(call)
         if call.x.is_floating_point() and not is_finite([call.x]):
             return self._refuse("the input holds NaN or infinite values", call)
+        call = self._known(call)
+        if self.frozen:
+            self.last = BatchReport("frozen", samples)
+            return self._settled_answer(call)
+        try:
+            return self._adapt(call)
+        except Refused as refused:
+            return self._refuse(str(refused), call)
+        except _Stopped as stopped:
+            verdict = stopped.verdict
+            begun = {} if verdict.restart else self._tree
+            self._tree = {**begun, "parts": {**begun.get("parts", {}), **stopped.parts}}
+            self._frozen = self._frozen or verdict.freeze
+            self.last = BatchReport("guarded", samples, reason=str(stopped))
+            return self._source_answer(call)
+
+    def _known(self, call: Call) -> Call:
+        """The batch in the network's layout; the first one tells how the network runs."""
         call = self.converted.lay_out(call)
         if self._layout is None:
             needed = self.recipe.needs_classifier
             self._prepare(self.converted.discover(call, self._classifier, needed))
-        if self.frozen:
-            self.last = BatchReport("frozen", samples)
-            return self._settled_answer(call)
-        state = self._state
-        undo = state.remember()
-        try:
-            if self.episodic or (self.reset_every and self.batches >= self.reset_every):
-                state.restart()
-            return self._adapt(call)
-        except _Refused as refused:
-            undo()
-            return self._refuse(str(refused), call)
-        except _Stopped as stopped:
-            known = state.guard
-            undo()
-            if stopped.harm:
-                state.restart()
-                state.frozen = self.guard.policy == "freeze"
-            state.guard = known.restarted() if stopped.harm else known
-            self.last = BatchReport("guarded", samples, reason=str(stopped))
-            return self._source_answer(call)
-        except BaseException:
-            undo()
-            raise
+        return call
 
     def _adapt(self, call: Call) -> Any:
-        state = self._state
-        self._reseed(call.x.device)
-        output, logits, loss = self._optimise(call)
-        if state.learner is None or self.recipe.predict == "after":
-            with torch.no_grad():
-                output, logits = self.converted.run(call)
-        if not is_finite([logits]):
-            raise _Refused("the network's answer is not finite")
-        answer, head = self._answer(output)
-        proposed = [p for layer in self._layers.values() if (p := layer.pending) is not None]
-        # Put together first: a sum for each of them costs more than all numbers are worth.
-        if proposed and not is_finite([torch.cat([t for p in proposed for t in p[:2]])]):
-            raise _Refused("the batch makes the statistics of a layer non-finite")
-        signals = read_signals(logits)
-        self._look(call, logits, signals)
-        for layer in self._layers.values():
-            layer.commit()
-        state.head = head
-        state.guard = state.guard.after(signals)
-        state.batches += 1
-        about = (signals.entropy, signals.spread, loss)
+        begun: Mapping[str, Any] = self._tree
+        if self.episodic or (self.reset_every and self.batches >= self.reset_every):
+            begun = {}
+        draft, setting = Draft.of(begun), self._setting()
+        self._reseed(call.x.device, draft.batches)
+        step = self._experience(setting, draft, call)
+        forward = step.forward
+        if not is_finite([forward.logits]):
+            raise Refused("the network's answer is not finite")
+        answer, logits = self._answer(step, forward)
+        self._check(draft, begun)
+        signals = read_signals(forward.logits)
+        reviewed = self._review(step, draft, call, forward, signals)
+        draft.batches += 1
+        tree = draft.tree()
+        if reviewed.restart:
+            kept = {n: m for n, m in draft.parts.items() if n in self._staying}
+            tree = {"parts": kept}
+            if reviewed.keep:
+                tree["values"] = {**setting.start, **reviewed.keep}
+        self._tree = tree  # the commit
+        self._frozen = self._frozen or reviewed.freeze
+        about = (signals.entropy, signals.spread, step.loss)
         self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
-        return answer.detach() if isinstance(answer, Tensor) else detached(answer)
+        return detached(answer) if logits is None else logits.detach()
 
-    def _look(self, call: Call, logits: Tensor, signals: Signals) -> None:
-        """Warn about the batch; stop it if the guard finds that the source would do better."""
-        self._watch.look(call.x, signals)
-        if self.batches == 0:
-            self._watch.look_at_logits(logits)
-        first_batch = self.batches == 0 and self._layout is not None and bool(self._layout.order)
-        if first_batch and not normalizes_input(self.converted.network):
-            assert self._layout is not None
-            self._watch.look_at_first(call.x, self._layers[self._layout.order[0]])
+    def _experience(self, setting: Setting, draft: Draft, call: Call) -> LiveStep:
+        """The passes and steps of a batch; returns the step whose pass answers it."""
+        recipe = self.recipe
+        if recipe.loss is None:
+            step = LiveStep(setting, draft, call)
+            draft.layers = step.look("adapt").proposed
+            return step
+        if recipe.memory is None:
+            step = learn(setting, draft, call, Lesson(call.x))
+        else:
+            step = LiveStep(setting, draft, call)
+            step.look("settled", serving=self._serving(step))
+            for lesson in recipe.memory(step, call.x):
+                step.loss = learn(setting, draft, call, lesson).loss
+        if recipe.predict == "after":
+            after = LiveStep(setting, draft, call, index=recipe.steps, known=step._known)
+            after.loss = step.loss
+            draft.layers = after.look("adapt").proposed
+            return after
+        return step
 
-        def ask_source(images: int) -> Tensor:
-            return self.converted.logits(self._source_answer(call.first(images)))
+    def _answer(self, step: LiveStep, forward: Forward) -> tuple[Any, Tensor | None]:
+        """What the caller gets: the network's output, or logits that parts have made."""
+        if not self.recipe.answer:
+            return forward.output, None
+        logits = forward.logits
+        with torch.no_grad():
+            for part in self.recipe.answer:
+                logits = part(step, logits)
+        if not step.frozen and not is_finite([logits]):
+            raise Refused("the answer is not finite")
+        return None, logits
 
-        learner = self._state.learner
-        moved = 0.0 if learner is None else learner.distance()
-        verdict = self._watch.audit(logits, signals, ask_source, moved)
-        if verdict.finding != "fine":
-            raise _Stopped(verdict)
+    def _check(self, draft: Draft, begun: Mapping[str, Any]) -> None:
+        """Nothing that is kept may be NaN or infinite."""
+        moments = [*new_tensors(draft.layers, begun.get("layers", {}))]
+        # One reduction over all layers is cheaper than one per layer.
+        if moments and not is_finite([torch.cat([t.flatten() for t in moments])]):
+            raise Refused("the batch makes the statistics of a layer non-finite")
+        memories = [*new_tensors(draft.parts, begun.get("parts", {}))]
+        if not is_finite([t for t in memories if t.is_floating_point()]):
+            raise Refused("the batch makes the memory of a part non-finite")
 
-    def _optimise(self, call: Call) -> tuple[Any, Any, float | None]:
-        """The gradient steps; returns the last forward's output, its logits and the loss."""
-        output = logits = value = None
-        learner, objective = self._state.learner, self.recipe.objective
-        if learner is None or objective is None:
-            return output, logits, value
-        for step in range(self.recipe.steps):
-            if step and self.recipe.count == "step":
-                for layer in self._layers.values():
-                    layer.commit()
-            with torch.enable_grad():
-                learner.require_grad()
-                output, logits = self.converted.run(call)
-                loss = objective(logits)
-            if loss is None:
-                continue
-            if not learner.descend(loss):
-                raise _Refused("the loss, its gradient or the parameters after it are not finite")
-            value = float(loss.detach())
-        return output, logits, value
-
-    def _answer(self, output: Any) -> tuple[Any, HeadState | None]:
-        """What the caller gets, and the head's state after this batch."""
-        head = self._state.head
-        if self.recipe.head is None or head is None or self.converted.features is None:
-            return output, head
-        features, linear = self.converted.features
-        if features.dim() != 2:
-            raise TypeError(
-                f"{type(self.recipe.head).__name__} gives an image one class, but the classifier "
-                f"takes features of shape {tuple(features.shape)}, as for dense prediction; choose "
-                f"a method that adapts batch norm, such as 'gprebn' or 'bn'."
+    def _review(
+        self, step: LiveStep, draft: Draft, call: Call, forward: Forward, signals: Signals
+    ) -> Verdict:
+        """Warn about the batch; what the guard and the recipe's reviews ask for."""
+        found = self._look(draft, call, forward, signals)
+        if found.kind != "fine":
+            harm = found.kind == "harm"
+            verdict = Verdict(
+                restart=harm,
+                undo=True,
+                freeze=harm and self.guard.policy == "freeze",
+                reason=found.why,
             )
-        after = self.recipe.head.update(head, features.float(), linear.float())
-        return self._from_centroids(after), after
+            known = GuardState.of(draft.parts[_GUARD])
+            known = known.restarted() if harm else known
+            raise _Stopped(verdict, {_GUARD: known._asdict()})
+        known = GuardState.of(draft.parts.get(_GUARD, {})).after(signals)
+        draft.parts = {**draft.parts, _GUARD: known._asdict()}
+        verdicts = [Verdict()]
+        with torch.no_grad():
+            for review in self.recipe.review:
+                asked = review(step) or Verdict()
+                if asked.undo:
+                    kept = {n: m for n, m in draft.parts.items() if n in self._staying}
+                    raise _Stopped(asked, kept)
+                verdicts.append(asked)
+        return Verdict(
+            restart=any(v.restart for v in verdicts),
+            keep=next((v.keep for v in verdicts if v.keep is not None), None),
+            freeze=any(v.freeze for v in verdicts),
+        )
 
     @property
-    def _head_answers(self) -> bool:
-        """Before any batch the adapter is the source: its own classifier answers."""
-        return self._state.head is not None and self.batches > 0
+    def _staying(self) -> set[str]:
+        """The memories that survive a restart which a review asks for."""
+        return {self.recipe.names[part] for part in self.recipe.parts if part.stays}
 
-    def _from_centroids(self, state: HeadState | None) -> Tensor:
-        assert self.converted.features is not None
-        features, linear = self.converted.features
-        return F.linear(features.float(), self._centroids(state)).to(linear.dtype)
+    def _look(self, draft: Draft, call: Call, forward: Forward, signals: Signals) -> Finding:
+        """Warn about the batch; what the guard finds, if it is to be acted on."""
+        known = GuardState.of(draft.parts.get(_GUARD, {}))
+        self._watch.look(call.x, signals, known)
+        if draft.batches == 0:
+            self._watch.look_at_logits(forward.logits)
+        order = self._layout.order if self._layout is not None else ()
+        if draft.batches == 0 and order and not normalizes_input(self.converted.network):
+            seen = tracked_moments(draft.layers.get(order[0], {}))
+            self._watch.look_at_first(call.x, seen, self._layers[order[0]].source)
 
-    def _centroids(self, state: HeadState | None) -> Tensor:
-        assert self.recipe.head is not None
-        assert state is not None
-        return self.recipe.head.weights(state)
+        def ask_source(images: int) -> Tensor:
+            seen = self.converted.run(call.first(images), Pass("source", {}), hidden=True)
+            return seen.logits
+
+        found, acted, known = self._watch.audit(
+            known, forward.logits, signals, ask_source, self._moved(draft)
+        )
+        if found.kind == "harm":
+            self._alarms += 1
+        draft.parts = {**draft.parts, _GUARD: known._asdict()}
+        return acted
+
+    @torch.no_grad()
+    def _moved(self, draft: Draft) -> float:
+        """How far the trained parameters are from the source, as a share of their length."""
+        if not draft.values:
+            return 0.0
+        start = start_values(self.converted.network, self._trained)
+        moved = [(value - start[name]).float().norm() for name, value in draft.values.items()]
+        length = [value.float().norm() for value in start.values()]
+        return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
+
+    # ------------------------------------------------------------------ answers that change nothing
+
+    def _serving(self, step: LiveStep) -> Serving:
+        """Whose parameters and statistics answer: the last part's that names somebody."""
+        named = [s for part in self.recipe.answer if (s := part.serving(step)) is not None]
+        return named[-1] if named else Serving(step.values)
+
+    def _at_rest(self, call: Call | None = None) -> tuple[LiveStep, Serving]:
+        """A step that is thrown away, on the state as it is."""
+        nothing = Call(torch.empty(0)) if call is None else call
+        step = LiveStep(self._setting(), Draft.of(self._tree), nothing, frozen=True)
+        return step, self._serving(step)
 
     def _settled_answer(self, call: Call) -> Any:
-        self._reseed(call.x.device)
-        output = self.converted.settled(call)
-        return self._from_centroids(self._state.head) if self._head_answers else output
+        self._reseed(call.x.device, self.batches)
+        if not self.batches or self._layout is None:
+            seen = self.converted.run(call, Pass("settled", self._tree.get("layers", {})))
+            return seen.output
+        step, serving = self._at_rest(call)
+        forward = step.look("settled", serving=serving)
+        answer, logits = self._answer(step, forward)
+        return answer if logits is None else logits
 
     def _source_answer(self, call: Call) -> Any:
         """What the network would have said without any adaptation."""
-        if self._state.learner is None:
-            return self.converted.source(call)
-        with self._state.learner.at_start():
-            return self.converted.source(call)
+        return self.converted.run(call, Pass("source", {})).output
 
     def _refuse(self, why: str, call: Call) -> Any:
-        self._state.bad_batches += 1
+        self._bad_batches += 1
         self.last = BatchReport("bad", len(call.x), reason=why)
         message = f"a batch after {self.batches} good ones was not adapted to: {why}"
         if self.on_bad_batch == "raise":
@@ -414,42 +570,110 @@ class RecipeAdapter(Adapter):
     ) -> Any:
         """Go on where a saved stream was. Checked as a whole before anything is changed."""
         with self._lock, torch.inference_mode(False):
-            persistence.check_network(state_dict, self.state_dict())
+            saving.check_network(state_dict, self.state_dict())
             return super().load_state_dict(state_dict, strict, assign)
 
     @property
     def _about(self) -> dict[str, Any]:
-        about = {"method": self.method, "settings": self.recipe.settings()}
-        return {**about, "fingerprint": self._fingerprint}
+        about: dict[str, Any] = {"method": self.method, "settings": self.recipe.settings()}
+        about |= {"fingerprint": self._fingerprint, "seed": self._draws}
+        if self._layout is not None:
+            about |= {"order": list(self._layout.order), "classifier": self._layout.classifier}
+        return about
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for key, value in self._state.pack(self._about, self._layout).items():
-            destination[f"{prefix}{persistence.PREFIX}{key}"] = value
+        counts = {"bad": self._bad_batches, "alarms": self._alarms, "frozen": self._frozen}
+        trees = {"state": self._tree, "fitted": self._fitted, "counts": counts}
+        for key, value in saving.pack(self._about, trees).items():
+            destination[f"{prefix}{saving.PREFIX}{key}"] = value
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         if local_metadata.get("assign_to_params_buffers"):
-            raise ValueError("`assign=True` would part the optimiser from its parameters.")
-        own_prefix = prefix + persistence.PREFIX
+            raise ValueError("`assign=True` would part the adapter from its network's parameters.")
+        own_prefix = prefix + saving.PREFIX
         own = {k: state_dict.pop(k) for k in [*state_dict] if k.startswith(own_prefix)}
-        # Before the network's own values change: the optimiser takes its start from them.
         self._restore({key.removeprefix(own_prefix): value for key, value in own.items()})
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _restore(self, own: Mapping[str, Tensor]) -> None:
-        about = persistence.read_about(own, self._about)
+        about = saving.read_about(own, self._about)
+        home = next((p.device for p in self.converted.parameters()), torch.device("cpu"))
+        trees = saving.unpack(own)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        home = next((p.device for p in self.converted.parameters()), torch.device("cpu"))
-        self._state.unpack(own, home)
+        self._judge(trees["state"])
+
+        def home_of(value: Tensor) -> Tensor:
+            # Scalars, such as an optimiser's step counters, stay where they are.
+            return value.to(home) if value.dim() else value
+
+        self._tree, self._fitted = (mapped(trees[n], home_of) for n in ("state", "fitted"))
+        self._draws, counts = int(about["seed"]), trees["counts"]
+        self._bad_batches, self._alarms = counts["bad"], counts["alarms"]
+        self._frozen = counts["frozen"]
+
+    def _judge(self, tree: Mapping[str, Any]) -> None:
+        """Raise if a state cannot be one of this adapter's."""
+        parts = {name: part for part, name in self.recipe.names.items()}
+        start = start_values(self.converted.network, self._trained)
+        values, layers = tree.get("values", {}), tree.get("layers", {})
+        memories = tree.get("parts", {})
+        saving.check_names("has the entry", tree, vars(Draft()))
+        saving.check_names("trains", values, start)
+        saving.check_names("has the statistics of", layers, [*self._layers, SHARED])
+        saving.check_names("has the memory of", memories, [*parts, _GUARD])
+        expected = {name: value.shape for name, value in start.items()}
+        for name, value in values.items():
+            saving.check_shape(f"values/{name}", value, expected[name])
+        for name, memory in memories.items():
+            with saving.about(f"parts/{name}"):
+                if name == _GUARD:
+                    GuardState.of(memory).judge()
+                else:
+                    parts[name].judge(memory)
+        for name, layer in self._layers.items():
+            with saving.about(f"layers/{name}"):
+                memory = layers.get(name, {})
+                for key, value in memory.items():
+                    if isinstance(value, Tensor) and value.dim() == 1:
+                        saving.check_shape(key, value, torch.Size([layer.num_features]))
+                layer.statistics.judge(memory)
+        for name, shared in layers.get(SHARED, {}).items():
+            for statistics in self.recipe.all_statistics:
+                if readable(statistics) == name:
+                    with saving.about(f"layers/{name}"):
+                        statistics.judge(shared)
 
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
-        """Move what is not a parameter or a buffer along with the network."""
+        """Take the state along with the network; it stays in float32 or wider."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._state.move(fn)
+        trained = {self.recipe.names[p] for p in self.recipe.parts if isinstance(p, Update)}
+
+        def moved(value: Tensor) -> Tensor:
+            return value.to(fn(torch.empty(0, device=value.device)).device)
+
+        def followed(value: Tensor) -> Tensor:
+            if not value.is_floating_point() or not value.dim():
+                return value
+            like = fn(torch.empty(0, dtype=value.dtype, device=value.device))
+            wide = like.dtype if statistics_dtype(like.dtype) == like.dtype else value.dtype
+            return value.to(device=like.device, dtype=wide)
+
+        tree = dict(self._tree)
+        for name in ("values", "layers"):
+            if name in tree:
+                tree[name] = mapped(tree[name], followed)
+        if "parts" in tree:
+            tree["parts"] = {
+                name: mapped(memory, followed if name in trained else moved)
+                for name, memory in tree["parts"].items()
+            }
+        self._tree = tree
+        self._fitted = mapped(self._fitted, followed)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -470,12 +694,24 @@ class RecipeAdapter(Adapter):
         with torch.random.fork_rng(**elsewhere):
             yield
 
-    def _reseed(self, device: torch.device) -> None:
+    def _reseed(self, device: torch.device, batches: int) -> None:
         """With a seed, the random numbers of a batch depend on how many came before it only."""
         if self.seed is None:
             return
         if device.type == "cpu":
             # Where CUDA is not at work, `torch.manual_seed` notes the call stack for it, slowly.
-            torch.default_generator.manual_seed(self.seed + self.batches)
+            torch.default_generator.manual_seed(self.seed + batches)
         else:
-            torch.manual_seed(self.seed + self.batches)
+            torch.manual_seed(self.seed + batches)
+
+
+def _mean(trees: list[Any]) -> Any:
+    """Of equal trees, number by number."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: _mean([tree[key] for tree in trees]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_mean([tree[place] for tree in trees]) for place in range(len(first)))
+    if isinstance(first, Tensor):
+        return torch.stack(trees).mean(dim=0)
+    return sum(trees) / len(trees)

@@ -1,18 +1,17 @@
-"""The adaptive batch-norm layer: source moments, test-time statistics and a gradient path.
+"""The adaptive batch-norm layer: source moments, chosen statistics and a gradient path.
 
-The layer knows nothing of losses, optimisers or streams. An adapter opens a pass with
-:meth:`AdaptiveBatchNorm.begin`, runs the network, and makes what the pass proposed the layer's
-state with :meth:`AdaptiveBatchNorm.commit`, or forgets it by opening the next pass.
+The layer knows nothing of losses, optimisers or streams, and keeps no state of the stream: it asks
+the pass that is going on. Outside of any pass it is the layer that it stands for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.functional import (
     GradientPath,
     Moments,
@@ -21,15 +20,13 @@ from driftnorm.functional import (
     normalize,
     statistics_dtype,
 )
-from driftnorm.statistics import Source, Statistics, Tracked
+from driftnorm.parts.contract import Measured, Statistics
+from driftnorm.parts.statistics import Source
 
-__all__ = ["AdaptiveBatchNorm", "Mode"]
+__all__ = ["AdaptiveBatchNorm"]
 
-Mode: TypeAlias = Literal["adapt", "settled", "source"]
-
-_STATISTICS_BUFFERS = ("source_mean", "source_var", "tracked_mean", "tracked_var")
+_STATISTICS_BUFFERS = ("source_mean", "source_var")
 _AFFINE = ("weight", "bias")
-_BATCHES = "tracked_batches"  # in a state dict
 
 
 class AdaptiveBatchNorm(nn.Module):
@@ -44,10 +41,10 @@ class AdaptiveBatchNorm(nn.Module):
         tail: What the replaced layer did after normalising (timm's fused activation).
 
     Attributes:
+        name: Its dotted name in the network.
+        stage: Where it finds the pass that is going on.
         statistics: Which moments normalise (default: the source's).
         gradient: ``"preserved"`` is eq. 6; ``"detached"`` stops the gradient at the statistics.
-        mode: ``"adapt"`` follows ``statistics``; ``"settled"`` uses what was committed so far;
-            ``"source"`` is the layer as it was trained.
         precision: Of the layer that this one stands for. Statistics and affine parameters are kept
             in float32 or wider all the same: small steps would be lost in less.
     """
@@ -57,8 +54,6 @@ class AdaptiveBatchNorm(nn.Module):
     bias: nn.Parameter | None
     source_mean: Tensor | None
     source_var: Tensor | None
-    tracked_mean: Tensor
-    tracked_var: Tensor
 
     def __init__(
         self,
@@ -68,15 +63,15 @@ class AdaptiveBatchNorm(nn.Module):
         channels: int,
         eps: float,
         tail: nn.Module | None = None,
-        device: torch.device | None = None,
     ) -> None:
         super().__init__()
+        self.name = ""
+        self.stage = Stage()
         self.num_features = channels
         self.eps = eps
         self.tail = tail
         self.statistics: Statistics = Source()
         self.gradient: GradientPath = "preserved"
-        self.mode: Mode = "adapt"
         self.register_parameter("weight", _parameter(weight))
         self.register_parameter("bias", _parameter(bias))
         known = weight if source is None else source.mean
@@ -86,11 +81,6 @@ class AdaptiveBatchNorm(nn.Module):
             value: Tensor | None = None if source is None else getattr(source, name)
             copy = None if value is None else value.detach().to(dtype, copy=True)
             self.register_buffer(f"source_{name}", copy)
-        empty = Tracked.empty(torch.empty(channels, dtype=dtype, device=device))
-        self.register_buffer("tracked_mean", empty.mean)
-        self.register_buffer("tracked_var", empty.var)
-        self._batches = empty.batches
-        self._pending: Tracked | None = None
 
     @property
     def source(self) -> Moments | None:
@@ -98,51 +88,16 @@ class AdaptiveBatchNorm(nn.Module):
         mean, var = self._buffers["source_mean"], self._buffers["source_var"]
         return None if mean is None or var is None else Moments(mean, var)
 
-    @property
-    def tracked(self) -> Tracked:
-        """The committed state. Replaced as a whole, never changed in place."""
-        buffers: dict[str, Any] = self._buffers  # nn.Module's way to them costs more
-        return Tracked(buffers["tracked_mean"], buffers["tracked_var"], self._batches)
-
-    @tracked.setter
-    def tracked(self, state: Tracked) -> None:
-        self._keep(state)
-
-    @property
-    def pending(self) -> Tracked | None:
-        """What the current pass proposes, if the layer was called in it."""
-        return self._pending
-
-    def begin(self) -> None:
-        """Open a pass: what an earlier, uncommitted pass proposed is forgotten."""
-        self._propose(None)
-
-    def commit(self) -> None:
-        """Make the last proposal the state."""
-        if self._pending is not None:
-            self._keep(self._pending)
-            self._propose(None)
-
-    # At every batch and layer: nn.Module's way of setting things costs as much as a kernel.
-
-    def _propose(self, state: Tracked | None) -> None:
-        self.__dict__["_pending"] = state
-
-    def _keep(self, state: Tracked) -> None:
-        buffers = self._buffers
-        buffers["tracked_mean"], buffers["tracked_var"], self.__dict__["_batches"] = state
-
-    def forget(self) -> None:
-        """Back to nothing seen."""
-        self.tracked = Tracked.empty(self.tracked_mean)
-        self._pending = None
-
-    def settled(self) -> Moments:
-        """The fixed statistics that stand for all that was committed."""
-        return self.statistics.settled(self.tracked, self.source)
+    def settled(self, now: Pass) -> Moments | None:
+        """The fixed statistics that stand for all that a stream has shown."""
+        chosen = self.statistics if now.statistics is None else now.statistics
+        memory = now.memory(self.name)
+        if self.source is None and not memory:
+            return None
+        return chosen.settled(memory, self.source, now.shared(chosen))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise ``x`` as ``mode``, ``statistics`` and ``gradient`` say."""
+        """Normalise ``x`` as the pass, ``statistics`` and ``gradient`` say."""
         if x.dim() < 2 or x.shape[1] != self.num_features:
             raise ValueError(
                 f"a batch-norm layer expected {self.num_features} channels on axis 1, "
@@ -153,38 +108,41 @@ class AdaptiveBatchNorm(nn.Module):
 
     def _normalized(self, x: Tensor) -> Tensor:
         affine = (self._parameters["weight"], self._parameters["bias"], self.eps)
-        # One value a channel has no variance: such a batch says nothing about the statistics.
-        measurable = x.numel() // self.num_features > 1
-        if self.mode == "adapt" and measurable:
-            with_gradient = torch.is_grad_enabled() and (x.requires_grad or self._trainable)
-            preserve = with_gradient and self.gradient == "preserved"
-            if not (preserve or self.statistics.uses_batch):
-                used, _ = self.statistics.propose(self.tracked, _NO_MOMENTS, self.source)
+        now = self.stage.now
+        if now is not None and now.mode in ("adapt", "again"):
+            chosen = self.statistics
+            if now.statistics is not None and chosen.uses_batch:
+                chosen = now.statistics
+            # One value per channel has no variance: it says nothing to most statistics.
+            if x.numel() // self.num_features > 1 or (chosen.single_values and x.numel()):
+                with_gradient = torch.is_grad_enabled() and (x.requires_grad or self._trainable)
+                preserve = with_gradient and self.gradient == "preserved"
+                at = Measured(x, self.eps)
+                used = now.again(self.name) if now.mode == "again" else None
+                if used is None:
+                    used = now.propose(self, at, chosen)
+                if preserve:
+                    return gprebn(x, used.mean, used.var, *affine, moments=at.moments)
                 return normalize(x, used.mean, used.var, *affine)
-            batch = batch_moments(x)
-            # A layer used twice in a pass goes on from its own first proposal.
-            before = self.tracked if self._pending is None else self._pending
-            used, after = self.statistics.propose(before, batch, self.source)
-            self._propose(after)
-            if preserve:
-                return gprebn(x, used.mean, used.var, *affine, moments=batch)
-            return normalize(x, used.mean, used.var, *affine)
-        fixed = self._fixed(x)
+        fixed = self._fixed(x, now)
         return normalize(x, fixed.mean, fixed.var, *affine)
 
-    def _fixed(self, x: Tensor) -> Moments:
-        if self.source is not None:
-            return self.source if self.mode == "source" else self.settled()
-        if x.numel() == 0:  # any numbers will do for no values
-            return Moments(self.tracked_mean, torch.ones_like(self.tracked_mean))
-        if self.mode == "source" or self._batches == 0:
-            # A network that was trained without running statistics uses the batch's own.
-            return batch_moments(x)
-        return self.settled()
+    def _fixed(self, x: Tensor, now: Pass | None) -> Moments:
+        source = self.source
+        settled = source
+        if now is not None and now.mode != "source":
+            settled = self.settled(now)
+        if settled is not None:
+            return settled
+        if x.numel() == 0:  # empty batch: the values are never used
+            return Moments(x.new_zeros(self.num_features), x.new_ones(self.num_features))
+        # A network that was trained without running statistics uses the batch's own.
+        return batch_moments(x)
 
     @property
     def _trainable(self) -> bool:
-        return any(p is not None and p.requires_grad for p in (self.weight, self.bias))
+        held = (self._parameters["weight"], self._parameters["bias"])
+        return any(p is not None and p.requires_grad for p in held)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AdaptiveBatchNorm:
         """Move with the network, but keep all numbers in float32 or wider under ``.half()``."""
@@ -200,37 +158,11 @@ class AdaptiveBatchNorm(nn.Module):
             parameter = self._parameters[name]
             assert parameter is not None
             parameter.data = _kept_wide(before, parameter.data)
-        self._pending = None
         return self
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + _BATCHES] = torch.tensor(self._batches)
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        *rest: Any,
-    ) -> None:
-        given = state_dict.pop(prefix + _BATCHES, None)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, *rest
-        )
-        if given is not None:
-            self._batches = int(given)
-        elif strict:
-            missing_keys.append(prefix + _BATCHES)
 
     def extra_repr(self) -> str:
         """The choices of this layer."""
         return f"{self.num_features}, eps={self.eps}, {self.statistics}, gradient={self.gradient!r}"
-
-
-_NO_MOMENTS = Moments(torch.empty(0), torch.empty(0))
 
 
 def _parameter(value: Tensor | None) -> nn.Parameter | None:

@@ -1,13 +1,13 @@
-"""A network with adaptive batch-norm layers, and the three ways to ask it.
+"""A network with adaptive batch-norm layers, and the one way to ask it: a pass with given values.
 
-``run`` adapts the statistics (a proposal, until the layers commit); ``settled`` answers with what
-was committed; ``source`` answers as the network did before anything was adapted.
+The network's own parameters are the source's and stay so. A pass is given the values it runs with;
+for its time they take the place of the parameters in the modules that hold them.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, NamedTuple
@@ -18,8 +18,10 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from driftnorm.adapter import _surgery as surgery
 from driftnorm.adapter._checks import own_tensor
-from driftnorm.adapter._layers import AdaptiveBatchNorm, Mode
+from driftnorm.adapter._layers import AdaptiveBatchNorm
+from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.adapter._probe import Layout, probe
+from driftnorm.parts.contract import Forward, Mode, Values
 
 __all__ = ["Call", "ConvertedNetwork"]
 
@@ -123,7 +125,13 @@ class ConvertedNetwork(nn.Module):
         # In place, the caller's own parameters would change layout: only when asked.
         self._channels_last = False if inplace and channels_last is None else channels_last
         self._laid_out = False
-        self.features: tuple[Tensor, Tensor] | None = None
+        self.probing = False
+        self.stage = Stage()
+        for name, layer in self.layers.items():
+            layer.name, layer.stage = name, self.stage
+        self._places: dict[str, list[tuple[dict[str, Any], str]]] = {}
+        self._flat: list[Any] = []
+        self._features: tuple[Tensor, Tensor] | None = None
         self._feature_hook: torch.utils.hooks.RemovableHandle | None = None
 
     @property
@@ -144,22 +152,82 @@ class ConvertedNetwork(nn.Module):
 
     # ------------------------------------------------------------------ asking
 
-    def run(self, call: Call) -> tuple[Any, Tensor]:
-        """One adapting pass: the network's output, and the logits in it."""
-        for layer in self.layers.values():
-            layer.begin()
-        output = self._call(call)
-        return output, self.logits(output)
+    def run(
+        self,
+        call: Call,
+        now: Pass,
+        values: Values | None = None,
+        *,
+        grad: bool = False,
+        hidden: bool = False,
+    ) -> Forward:
+        """One pass.
 
-    def settled(self, call: Call) -> Any:
-        """The output with the committed statistics and the current parameters."""
-        with self._mode("settled"), torch.no_grad():
-            return self._call(call)
+        Args:
+            call: What the network is called with.
+            now: What its layers are asked for.
+            values: Parameters in place of the source's.
+            grad: Whether to build a graph.
+            hidden: Whether nobody asked for it: an audit, a probe.
+        """
+        before, was_probing = self.stage.now, self.probing
+        self.stage.now, self.probing, self._features = now, was_probing or hidden, None
+        try:
+            with torch.set_grad_enabled(grad), self._holding(values or {}):
+                output = self._call(call)
+        finally:
+            self.stage.now, self.probing = before, was_probing
+        features, linear = self._features or (None, None)
+        self._features = None
+        return Forward(output, self.logits(output), features, linear, now.outcome(), now.used)
 
-    def source(self, call: Call) -> Any:
-        """The output with the source statistics and the current parameters."""
-        with self._mode("source"), torch.no_grad():
-            return self._call(call)
+    def ask(self, call: Call, mode: Mode, layers: Mapping[str, Any], values: Values) -> Forward:
+        """A pass that changes nothing, without gradient."""
+        return self.run(call, Pass(mode, layers), values)
+
+    @contextmanager
+    def _holding(self, values: Values) -> Iterator[None]:
+        """Put values in the place of parameters, in every module that holds them.
+
+        Never by ``.data``: that would change what autograd has saved for a pass that is pending.
+        """
+        if not values:
+            yield
+            return
+        held = [
+            (places, places[key], key, value)
+            for name, value in values.items()
+            for places, key in self._places[name]
+        ]
+        for places, _, key, value in held:
+            places[key] = value
+        self._refresh_flat_weights()
+        torch.clear_autocast_cache()  # it may hold the weights of another pass
+        try:
+            yield
+        finally:
+            for places, parameter, key, _ in held:
+                places[key] = parameter
+            self._refresh_flat_weights()
+            torch.clear_autocast_cache()
+
+    def trains(self, names: Iterable[str]) -> None:
+        """Which parameters a pass may be given values for."""
+        parameters = dict(self.network.named_parameters())
+        wanted = {id(parameters[name]): name for name in names}
+        self._places = {name: [] for name in wanted.values()}
+        for module in self.network.modules():
+            for key, parameter in module._parameters.items():
+                if parameter is not None and id(parameter) in wanted:
+                    self._places[wanted[id(parameter)]].append((module._parameters, key))
+        self._flat = [m for m in self.network.modules() if isinstance(m, nn.RNNBase)]
+
+    def _refresh_flat_weights(self) -> None:
+        """Recurrent layers keep a list of their own parameters beside them."""
+        for module in self._flat:
+            module._flat_weights = [
+                module._parameters.get(name) for name in module._flat_weights_names
+            ]
 
     def logits(self, output: Any) -> Tensor:
         """The logits in an output of the network."""
@@ -183,16 +251,6 @@ class ConvertedNetwork(nn.Module):
                 f"{self.kind} failed on a batch of shape {shape} and dtype {call.x.dtype}: {error}"
             ) from error
 
-    @contextmanager
-    def _mode(self, mode: Mode) -> Iterator[None]:
-        for layer in self.layers.values():
-            layer.mode = mode
-        try:
-            yield
-        finally:
-            for layer in self.layers.values():
-                layer.mode = "adapt"
-
     # ------------------------------------------------------------------ learning how it runs
 
     def lay_out(self, call: Call) -> Call:
@@ -210,10 +268,10 @@ class ConvertedNetwork(nn.Module):
         convolves = any(isinstance(m, nn.Conv2d) for m in self.network.modules())
         if not convolves or call.x.dim() != 4 or call.x.device.type not in ("cpu", "cuda"):
             return False
-        plain = self.logits(self.source(call))
+        plain = self._as_source(call)
         _set_layout(self.network, torch.channels_last)
         try:
-            moved = self.logits(self.source(call.channels_last()))
+            moved = self._as_source(call.channels_last())
             same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
         except RuntimeError:  # for example a `.view` that needs the contiguous layout
             same = False
@@ -221,18 +279,21 @@ class ConvertedNetwork(nn.Module):
             _set_layout(self.network, torch.contiguous_format)
         return same
 
+    def _as_source(self, call: Call) -> Tensor:
+        return self.run(call, Pass("source", {}), hidden=True).logits
+
     def discover(self, call: Call, classifier: str | None, needs_classifier: bool) -> Layout:
         """Forward order of the layers and the classifier's name, from one pass."""
         return probe(
             self.network,
             self.layers,
-            lambda: self.logits(self.source(call.first(2))),
+            lambda: self._as_source(call.first(2)),
             classifier,
             needs_classifier,
         )
 
     def watch(self, classifier: str | None) -> None:
-        """Keep what goes into and comes out of the classifier in ``features``; ``None`` stops."""
+        """Note what goes into and comes out of the classifier in each pass; ``None`` stops."""
         if self._feature_hook is not None:
             self._feature_hook.remove()
             self._feature_hook = None
@@ -241,20 +302,27 @@ class ConvertedNetwork(nn.Module):
             self._feature_hook = linear.register_forward_hook(self._take_features)
 
     def _take_features(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self.features = (inputs[0].detach(), output.detach())
+        self._features = (inputs[0], output)
 
     # ------------------------------------------------------------------ leaving
 
-    def bake(self, classifier: str | None, weight: Tensor | None) -> nn.Module:
-        """A plain copy with the settled statistics and, if given, a new classifier weight."""
-        with self._unwatched(classifier):
-            baked = self._surgery.bake(self.network)
+    def bake(
+        self,
+        classifier: str | None,
+        weight: Tensor | None,
+        values: Values,
+        layers: Mapping[str, Any],
+    ) -> nn.Module:
+        """A plain copy with these values, settled statistics and, if given, other class rows."""
+        settled = {n: layer.settled(Pass("settled", layers)) for n, layer in self.layers.items()}
+        with self._unwatched(classifier), self._holding(_parameters(values)):
+            baked = self._surgery.bake(self.network, settled)
         if classifier is not None and weight is not None:
             surgery.set_linear(baked.get_submodule(classifier), weight)
         return _set_layout(baked, torch.contiguous_format)
 
     def source_copy(self, classifier: str | None) -> nn.Module:
-        """An independent copy with the original layers and the current parameters."""
+        """An independent copy with the original layers."""
         with self._unwatched(classifier):
             plain = self._surgery.reverted_copy(self.network)
         return _set_layout(plain, torch.contiguous_format)
@@ -278,6 +346,11 @@ class ConvertedNetwork(nn.Module):
         for parameter, wanted in self._gradients.items():
             parameter.requires_grad_(wanted)
         return self.network
+
+
+def _parameters(values: Values) -> Values:
+    """As a network holds them, so that a copy is an ordinary one."""
+    return {n: nn.Parameter(v.detach(), requires_grad=False) for n, v in values.items()}
 
 
 def _copied(network: nn.Module) -> nn.Module:

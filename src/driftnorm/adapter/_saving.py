@@ -1,39 +1,27 @@
 """An adapter's own entries in its state dict: plain tensors under the prefix ``adapter.``.
 
 Tensors only, so that safetensors and ``torch.load(weights_only=True)`` can keep them. The one text,
-``adapter.about``, is JSON in bytes: what the state belongs to.
+``adapter.about``, is JSON in bytes: what the state belongs to, and what it consists of.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from driftnorm.adapter._learner import Learner
-from driftnorm.adapter._probe import Layout
-from driftnorm.adapter.guard import GuardState
-from driftnorm.heads import HeadState
+from driftnorm.adapter._tree import flatten, unflatten
 
-__all__ = [
-    "PREFIX",
-    "check_network",
-    "fingerprint",
-    "on_device",
-    "pack",
-    "read_about",
-    "read_guard",
-    "read_head",
-    "read_optimizer",
-]
+__all__ = ["FORMAT", "PREFIX", "check_network", "fingerprint", "pack", "read_about", "unpack"]
 
 PREFIX = "adapter."
-# What is computed with beside the network's tensors, and so must be where they are.
-_BESIDE_NETWORK = ("head.", "optimizer.", "guard.marginal", "guard.source_marginal")
+FORMAT = 2
+_TREES = ("state", "fitted", "counts")
 
 
 def fingerprint(network: nn.Module) -> list[float]:
@@ -44,46 +32,14 @@ def fingerprint(network: nn.Module) -> list[float]:
         return [float(sum(t.sum() for t in floats)), float(sum(t.abs().sum() for t in floats))]
 
 
-def pack(
-    about: Mapping[str, Any],
-    layout: Layout | None,
-    counters: tuple[int, ...],
-    guard: GuardState,
-    head: HeadState | None,
-    learner: Learner | None,
-) -> dict[str, Tensor]:
+def pack(about: Mapping[str, Any], trees: Mapping[str, Any]) -> dict[str, Tensor]:
     """All that an adapter knows beyond its network, as a flat dictionary."""
-    entries = {
-        "counters": torch.tensor([int(c) for c in counters]),
-        "guard.marginal": guard.marginal,
-        "guard.source_marginal": guard.source_marginal,
-        "guard.seen": torch.tensor([guard.batches, guard.audits, guard.held]),
-        "guard.source_spread": torch.tensor(guard.source_spread, dtype=torch.float64),
-    }
-    for key, value in (head or {}).items():
-        entries[f"head.{key}"] = value
-    if learner is not None:
-        for name, state in zip(learner.parameters, learner.optimizer_state(), strict=True):
-            for key, value in state.items():
-                entries |= _optimizer_entry(name, key, value)
-    known = {**about, "entries": {name: list(value.shape) for name, value in entries.items()}}
-    if layout is not None:
-        known |= {"order": list(layout.order), "classifier": layout.classifier}
-    text = json.dumps(known, sort_keys=True).encode()
+    entries: dict[str, Tensor] = {}
+    for name in _TREES:
+        entries |= {f"{name}/{key}": value for key, value in flatten(trees[name]).items()}
+    shapes = {name: list(value.shape) for name, value in entries.items()}
+    text = json.dumps({**about, "format": FORMAT, "entries": shapes}, sort_keys=True).encode()
     return {**entries, "about": torch.tensor(list(text), dtype=torch.uint8)}
-
-
-def _optimizer_entry(name: str, key: str, value: Any) -> dict[str, Tensor]:
-    if value is None:
-        return {}
-    if isinstance(value, Tensor):
-        return {f"optimizer.{name}.{key}": value}
-    if isinstance(value, int | float):
-        return {f"number.{name}.{key}": torch.tensor(value)}
-    raise TypeError(
-        f"the optimiser keeps `{key}` as a {type(value).__name__}, which a state dict cannot hold; "
-        f"use one whose state is tensors and numbers."
-    )
 
 
 def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,6 +58,11 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
         expected = {name: torch.Size(shape) for name, shape in about["entries"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError("the state is damaged: `adapter.about` cannot be read.") from error
+    if about.get("format") != FORMAT:
+        raise ValueError(
+            f"this state was saved in format {about.get('format', 1)} by another version of "
+            f"driftnorm, which this one (format {FORMAT}) does not read: begin the stream again."
+        )
     if (about["method"], about["settings"]) != (own["method"], own["settings"]):
         raise ValueError(
             f"this state belongs to {about['method']!r} ({about['settings']}), but the adapter "
@@ -119,7 +80,36 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
     for name, shape in expected.items():
         if name not in entries or entries[name].shape != shape:
             raise ValueError(f"the state is damaged: `{PREFIX}{name}` is missing or misshapen.")
+    unknown = entries.keys() - expected.keys() - {"about"}
+    if unknown:
+        raise ValueError(f"the state is damaged: `{PREFIX}{min(unknown)}` does not belong to it.")
     return about
+
+
+def unpack(entries: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The trees in a state, with every number judged.
+
+    Raises:
+        ValueError: A number that is not finite, or a negative count.
+    """
+    trees = {}
+    for name in _TREES:
+        flat = {
+            key.removeprefix(f"{name}/"): value
+            for key, value in entries.items()
+            if key.startswith(f"{name}/")
+        }
+        for key, value in flat.items():
+            _judge(f"{PREFIX}{name}/{key}", value)
+        trees[name] = unflatten({key: value.detach().clone() for key, value in flat.items()})
+    return trees
+
+
+def _judge(key: str, value: Tensor) -> None:
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        raise ValueError(f"the state is damaged: `{key}` holds NaN or infinite values.")
+    if key.endswith(":int") and int(value) < 0:
+        raise ValueError(f"the state is damaged: `{key}` must be >= 0, got {int(value)}.")
 
 
 def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
@@ -145,44 +135,29 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
             )
 
 
-def on_device(entries: Mapping[str, Tensor], home: torch.device) -> dict[str, Tensor]:
-    """The entries, those that are used beside the network's tensors on its device.
-
-    Scalars, such as an optimiser's step counters, stay where they are.
-    """
-    return {
-        name: value.to(home) if name.startswith(_BESIDE_NETWORK) and value.dim() else value
-        for name, value in entries.items()
-    }
-
-
-def read_guard(entries: Mapping[str, Tensor]) -> GuardState:
-    """The guard's memory."""
-    batches, audits, held = entries["guard.seen"].tolist()
-    marginal, source = entries["guard.marginal"], entries["guard.source_marginal"]
-    spread = float(entries["guard.source_spread"])
-    return GuardState(marginal.clone(), batches, source.clone(), audits, spread, held)
+def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise if a state speaks of something that this adapter does not have."""
+    unknown = set(given) - set(known)
+    if unknown:
+        raise ValueError(
+            f"this state {what} `{min(unknown)}`, which the adapter does not: its recipe "
+            "selects other layers or parameters, or has other parts."
+        )
 
 
-def read_head(entries: Mapping[str, Tensor], start: HeadState | None) -> HeadState | None:
-    """The classifier-side state; a state saved before the first batch has none yet."""
-    head = {k.removeprefix("head."): v.clone() for k, v in entries.items() if k.startswith("head.")}
-    return head or start
+def check_shape(key: str, value: Tensor, shape: torch.Size) -> None:
+    """Raise if a tensor cannot belong to this network."""
+    if value.shape != shape:
+        raise ValueError(
+            f"the state is damaged: `{key}` has shape {tuple(value.shape)}, expected "
+            f"{tuple(shape)}."
+        )
 
 
-def read_optimizer(entries: Mapping[str, Tensor], learner: Learner | None) -> list[dict[str, Any]]:
-    """The optimiser's state in the order of the learner's parameters."""
-    if learner is None:
-        return []
-    states: dict[str, dict[str, Any]] = {name: {} for name in learner.parameters}
-    for key, value in entries.items():
-        kind, _, rest = key.partition(".")
-        if kind in ("optimizer", "number"):
-            name, _, part = rest.rpartition(".")
-            if name not in states:
-                raise ValueError(
-                    f"this state trains `{name}`, which the adapter does not: its recipe selects "
-                    "other layers or parameters."
-                )
-            states[name][part] = value.clone() if kind == "optimizer" else value.item()
-    return list(states.values())
+@contextmanager
+def about(key: str) -> Iterator[None]:
+    """Name the entry whose numbers are judged."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"the state is damaged: `{key}`: {error}") from error

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
 from driftnorm.adapter._layers import AdaptiveBatchNorm
-from driftnorm.adapter._learner import Learner
 from driftnorm.adapter._probe import Layout
 from driftnorm.adapter._surgery import describe_norms
 from driftnorm.errors import NoBatchNormError
-from driftnorm.heads import HeadState
-from driftnorm.recipe import OPTIMIZERS, Recipe, readable
-from driftnorm.selection import select
-from driftnorm.statistics import Source
+from driftnorm.functional import statistics_dtype
+from driftnorm.parts.layers import select
+from driftnorm.parts.statistics import Source
+from driftnorm.recipe import Recipe, readable
 
-__all__ = ["assign_statistics", "build_learner", "check_batch_norm", "start_head"]
+__all__ = [
+    "assign_statistics",
+    "check_batch_norm",
+    "source_classifier",
+    "start_values",
+    "trained_names",
+]
 
 
 def assign_statistics(
@@ -38,28 +43,24 @@ def assign_statistics(
     return chosen
 
 
-def build_learner(
+def trained_names(
     network: nn.Module, recipe: Recipe, layout: Layout, chosen: set[str]
-) -> Learner | None:
-    """The parameters that the recipe trains, with their optimiser; ``None`` if it trains none."""
-    if recipe.objective is None:
-        return None
-    parameters = _trainable(dict(network.named_parameters()), recipe, layout, chosen)
-    if not parameters:
+) -> tuple[str, ...]:
+    """The parameters that the recipe trains; none if it has no loss."""
+    if recipe.loss is None:
+        return ()
+    names = tuple(_trainable(dict(network.named_parameters()), recipe, layout, chosen))
+    if not names:
         raise ValueError(
             f"`trainable={recipe.trainable!r}` selects no parameter of {type(network).__name__}: "
             f"there is nothing to optimise."
         )
-    for parameter in parameters.values():
-        parameter.requires_grad_(True)
-    choice = recipe.optimizer
-    build = OPTIMIZERS[choice] if isinstance(choice, str) else choice
-    return Learner(parameters, build(list(parameters.values()), recipe.lr, recipe.weight_decay))
+    return names
 
 
 def _trainable(
-    named: dict[str, nn.Parameter], recipe: Recipe, layout: Layout, chosen: set[str]
-) -> dict[str, nn.Parameter]:
+    named: Mapping[str, nn.Parameter], recipe: Recipe, layout: Layout, chosen: set[str]
+) -> list[str]:
     if recipe.trainable == "affine":
         wanted = [
             f"{name}.{part}"
@@ -67,30 +68,48 @@ def _trainable(
             if name in chosen
             for part in ("weight", "bias")
         ]
-        return {name: named[name] for name in wanted if name in named}
+        return [name for name in wanted if name in named]
     if recipe.trainable in ("features", "classifier"):
         # The network itself may be the classifier; then its name is empty.
         prefix = f"{layout.classifier}." if layout.classifier else ""
         inside = recipe.trainable == "classifier"
-        return {name: p for name, p in named.items() if name.startswith(prefix) == inside}
-    return named
+        return [name for name in named if name.startswith(prefix) == inside]
+    return [*named]
 
 
-def start_head(network: nn.Module, recipe: Recipe, layout: Layout) -> HeadState | None:
-    """The head's state before any batch, or ``None`` if the linear classifier answers."""
-    if recipe.head is None or layout.classifier is None:
+def start_values(network: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+    """The source's values of what is trained.
+
+    Raises:
+        TypeError: They are kept in a precision in which small steps are lost.
+    """
+    named = dict(network.named_parameters())
+    start = {name: named[name].detach() for name in names}
+    for name, value in start.items():
+        if statistics_dtype(value.dtype) != value.dtype:
+            raise TypeError(
+                f"`{name}` would be trained in {value.dtype}, in which small steps are lost. Adapt "
+                "the network in float32, under `torch.autocast` if it shall be fast; methods that "
+                "train batch norm alone can do with less."
+            )
+    return start
+
+
+def source_classifier(
+    network: nn.Module, recipe: Recipe, layout: Layout
+) -> tuple[Tensor, Tensor | None] | None:
+    """Weight and bias of the linear classifier, if a part needs it."""
+    if not recipe.needs_features or layout.classifier is None:
         return None
     linear = network.get_submodule(layout.classifier)
     if not isinstance(linear, nn.Linear):
+        part = next(part for part in recipe.parts if part.features)
         raise TypeError(
-            f"{type(recipe.head).__name__} needs a linear classifier, but "
+            f"{type(part).__name__} needs a linear classifier, but "
             f"`{layout.classifier}` is a {type(linear).__name__}."
         )
-    return recipe.head.start(linear.weight.detach(), _detached(linear.bias))
-
-
-def _detached(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach()
+    bias = None if linear.bias is None else linear.bias.detach()
+    return linear.weight.detach(), bias
 
 
 def check_batch_norm(

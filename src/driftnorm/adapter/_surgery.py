@@ -74,13 +74,16 @@ class Surgery:
         }
         return self.put(copy.deepcopy(network), originals)
 
-    def bake(self, network: nn.Module) -> nn.Module:
-        """A copy of the adapted ``network`` with ordinary batch norm and the settled statistics.
+    def bake(self, network: nn.Module, settled: Mapping[str, Moments | None]) -> nn.Module:
+        """A copy of the adapted ``network`` with ordinary batch norm and these statistics.
 
         The layers are of the classes that the network came with, so its state dict loads into the
         same architecture anywhere.
         """
-        plain = {name: _plain(layer, self.originals[name]) for name, layer in self.layers.items()}
+        plain = {
+            name: _plain(layer, self.originals[name], settled[name])
+            for name, layer in self.layers.items()
+        }
         _tie(plain, self.layers)
         return self.put(copy.deepcopy(network), plain).eval().requires_grad_(False)
 
@@ -183,9 +186,8 @@ def _adaptive(original: Any) -> AdaptiveBatchNorm:
     source = Moments(mean, var) if mean is not None and var is not None else None
     known = next((t for t in (mean, weight) if t is not None), None)
     channels = original.num_features if known is None else known.shape[0]
-    device = None if known is None else known.device
     tail = nn.Sequential(original.drop, original.act) if _is_timm_fused(original) else None
-    layer = AdaptiveBatchNorm(weight, bias, source, channels, original.eps, tail, device)
+    layer = AdaptiveBatchNorm(weight, bias, source, channels, original.eps, tail)
     for hooks in _HOOKS:
         getattr(layer, hooks).update(getattr(original, hooks))
     return layer.eval()
@@ -196,21 +198,20 @@ def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
     kept = module.running_mean if module.weight is None else module.weight
     cast = kept is not None and kept.dtype != layer.precision
     dtype = layer.precision if cast else None
-    moved: nn.Module = module.to(device=layer.tracked_mean.device, dtype=dtype)
+    home = next((t.device for t in (*layer.parameters(), *layer.buffers())), None)
+    moved: nn.Module = module.to(device=home, dtype=dtype)
     return moved
 
 
 @torch.no_grad()
-def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
+def _plain(layer: AdaptiveBatchNorm, original: Any, settled: Moments | None) -> nn.Module:
     plain: Any = _following(copy.deepcopy(original), layer)
     values: list[tuple[str, torch.Tensor | None]] = [
         ("weight", layer.weight),
         ("bias", layer.bias),
     ]
     # Without source statistics and before any batch, the layer goes on using each batch's own.
-    has_statistics = layer.source is not None or layer.tracked.batches > 0
-    if has_statistics:
-        settled = layer.settled()
+    if settled is not None:
         values += [("running_mean", settled.mean), ("running_var", settled.var)]
     for name, value in values:
         holder = getattr(plain, name)
@@ -220,7 +221,7 @@ def _plain(layer: AdaptiveBatchNorm, original: Any) -> nn.Module:
             plain.register_buffer(name, value.detach().clone())
         else:
             holder.data = value.detach().to(holder.dtype, copy=True)
-    if has_statistics and isinstance(plain, _BatchNorm):
+    if settled is not None and isinstance(plain, _BatchNorm):
         plain.track_running_stats = True
     done: nn.Module = plain
     return done

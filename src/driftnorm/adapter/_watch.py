@@ -7,9 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from driftnorm.adapter._checks import looks_unnormalized
-from driftnorm.adapter._layers import AdaptiveBatchNorm
-from driftnorm.adapter._state import StreamState
-from driftnorm.adapter.guard import Guard, Signals, Verdict, read_signals
+from driftnorm.adapter.guard import Finding, Guard, GuardState, Signals, read_signals
 from driftnorm.errors import warn
 from driftnorm.functional import Moments
 from driftnorm.recipe import Recipe
@@ -20,15 +18,14 @@ _TINY = 8  # images; below this, statistics of the batch alone are mostly noise
 
 
 class Watch:
-    """Holds what was said already; what the guard remembers of the stream is in ``memory``.
+    """Holds what was said already; what the guard remembers is in the adapter's state.
 
     Attributes:
         asked: The source's logits on the first images of the last batch, if they were asked for.
     """
 
-    def __init__(self, guard: Guard, recipe: Recipe, episodic: bool, memory: StreamState) -> None:
+    def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
         self.guard = guard
-        self._memory = memory
         self.asked: Tensor | None = None
         self._recipe = recipe
         # Without memory, or with features that never change, there is nothing to go wrong.
@@ -48,7 +45,7 @@ class Watch:
             self._said.add(kind)
             warn(message)
 
-    def look(self, x: Tensor, signals: Signals) -> None:
+    def look(self, x: Tensor, signals: Signals, known: GuardState) -> None:
         """Warn about a batch that makes results silently wrong."""
         if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
             self.say_once(
@@ -56,7 +53,7 @@ class Watch:
                 f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
                 "statistics ('bn' with running=True) or a source prior ('bn-prior').",
             )
-        if self.guard.ordered(signals, self._memory.guard.marginal, self._memory.guard.batches):
+        if self.guard.ordered(signals, known.marginal, known.batches):
             self._jumps += 1
         if self._recipe.order_dependent and self._jumps > 1:  # once may be chance
             self.say_once(
@@ -65,10 +62,9 @@ class Watch:
                 "by class, shuffle it, or adapt less (smaller `theta`, guard='freeze').",
             )
 
-    def look_at_first(self, x: Tensor, layer: AdaptiveBatchNorm) -> None:
+    def look_at_first(self, x: Tensor, seen: Moments | None, source: Moments | None) -> None:
         """Warn if the first batch seems to have missed the network's normalisation."""
-        seen = layer.pending and Moments(layer.pending.mean, layer.pending.var)
-        why = looks_unnormalized(x, seen, layer.source)
+        why = looks_unnormalized(x, seen, source)
         if why:
             self.say_once("normalisation", f"the input looks un-normalised: {why}.")
 
@@ -85,38 +81,38 @@ class Watch:
 
     def audit(
         self,
+        known: GuardState,
         logits: Tensor,
         signals: Signals,
         ask_source: Callable[[int], Tensor],
         moved: float,
-    ) -> Verdict:
+    ) -> tuple[Finding, Finding, GuardState]:
         """Ask the source about some images of this batch, if the guard wants to.
 
         Args:
+            known: What the guard remembers.
             logits: The adapted network's.
             signals: What they look like.
-            ask_source: The source's logits on about so many of the batch's first images.
+            ask_source: The source's logits on about this many of the batch's first images.
             moved: How far the trained parameters are from the source.
 
         Returns:
-            What the adapter must act on.
+            What was found, what the adapter must act on, and what the guard remembers now.
         """
-        memory, learns, self.asked = self._memory, self._recipe.needs_backward, None
-        if not self._guards or not self.guard.wants_audit(memory.guard, signals, moved, learns):
-            return Verdict("fine")
+        fine, learns, self.asked = Finding("fine"), self._recipe.needs_backward, None
+        if not self._guards or not self.guard.wants_audit(known, signals, moved, learns):
+            return fine, fine, known
         answer = self.asked = ask_source(self.guard.images)
         source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
-        verdict = self.guard.verdict(memory.guard, adapted, source, moved)
+        found = self.guard.finding(known, adapted, source, moved)
         acts = self.guard.policy != "warn"
-        memory.guard = memory.guard.audited(source, held=acts and verdict.finding == "doubt")
-        if verdict.finding == "harm":
-            memory.alarms += 1
+        known = known.audited(source, held=acts and found.kind == "doubt")
         if acts:
-            return verdict
-        if verdict.finding == "harm":
+            return found, found, known
+        if found.kind == "harm":
             self.say_once(
                 "harm",
-                f"adaptation may be doing harm: {verdict.why}. `guard='reset'` or 'freeze' would "
+                f"adaptation may be doing harm: {found.why}. `guard='reset'` or 'freeze' would "
                 f"go back to the source.",
             )
-        return Verdict("fine")
+        return found, fine, known

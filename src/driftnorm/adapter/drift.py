@@ -18,12 +18,9 @@ import torch
 from torch import Tensor
 
 from driftnorm.adapter._contract import Adapter
-from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.functional import Moments
 
 __all__ = ["channel_distance", "layer_distances"]
-
-_PREFIX = "converted.network."
 
 
 def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> Tensor:
@@ -37,29 +34,31 @@ def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> T
 def layer_distances(adapter: Adapter) -> dict[str, tuple[float, float] | None]:
     """Mean and largest distance over the channels of each layer that has source statistics.
 
-    Only committed moments are read, so this costs next to nothing. None for a layer that has
+    Only remembered moments are read, so this costs next to nothing. None for a layer that has
     tracked nothing, as with methods that keep the source's statistics.
     """
-    found: dict[str, tuple[float, float] | None] = {}
-    moved: dict[str, AdaptiveBatchNorm] = {}
-    for name, layer in adapter.named_modules():
-        if isinstance(layer, AdaptiveBatchNorm) and layer.source is not None:
-            found[name.removeprefix(_PREFIX)] = None
-            if layer.tracked.batches:
-                moved[name.removeprefix(_PREFIX)] = layer
+    moments = adapter.layer_moments()
+    found: dict[str, tuple[float, float] | None] = {
+        name: None for name, (source, _, _) in moments.items() if source is not None
+    }
+    moved = {
+        name: (source, tracked, eps)
+        for name, (source, tracked, eps) in moments.items()
+        if source is not None and tracked is not None
+    }
     if moved:
         found.update(zip(moved, _mean_and_largest([*moved.values()]), strict=True))
     return found
 
 
-def _mean_and_largest(layers: list[AdaptiveBatchNorm]) -> Iterable[tuple[float, float]]:
-    """Of all layers in one go: the calls cost more than the numbers."""
-    sources = [source for layer in layers if (source := layer.source) is not None]
-    tracked = [Moments(*layer.tracked[:2]) for layer in layers]
-    widths = np.array([layer.num_features for layer in layers])
-    source = _joined(sources)
-    eps = source.mean.new_tensor(np.repeat([layer.eps for layer in layers], widths)).double()
-    each = channel_distance(source, _joined(tracked), eps).numpy()
+def _mean_and_largest(
+    layers: list[tuple[Moments, Moments, float]],
+) -> Iterable[tuple[float, float]]:
+    """One reduction over all layers is cheaper than one per layer."""
+    widths = np.array([len(source.mean) for source, _, _ in layers])
+    source = _joined([source for source, _, _ in layers])
+    eps = source.mean.new_tensor(np.repeat([eps for _, _, eps in layers], widths)).double()
+    each = channel_distance(source, _joined([tracked for _, tracked, _ in layers]), eps).numpy()
     first = widths.cumsum() - widths
     means = np.add.reduceat(each, first) / widths
     return zip(means.tolist(), np.maximum.reduceat(each, first).tolist(), strict=True)

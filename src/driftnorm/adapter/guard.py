@@ -8,13 +8,14 @@ here needs labels.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["Guard", "GuardState", "Policy", "Signals", "Verdict", "read_signals"]
+__all__ = ["Finding", "Guard", "GuardState", "Policy", "Signals", "read_signals"]
 
 Policy = Literal["warn", "reset", "freeze", "off"]
 
@@ -59,6 +60,23 @@ class GuardState(NamedTuple):
     source_spread: float
     held: int
 
+    @classmethod
+    def of(cls, memory: Mapping[str, Any]) -> GuardState:
+        """From an entry of the adapter's state."""
+        return cls(**memory) if memory else EMPTY
+
+    def judge(self) -> None:
+        """Raise ``ValueError`` if a saved state cannot be a guard's."""
+        for name in ("batches", "audits", "held"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be >= 0, got {getattr(self, name)}.")
+        if not 0 <= self.source_spread <= 1 + 1e-6:
+            raise ValueError(f"`source_spread` must be in [0, 1], got {self.source_spread}.")
+        for name in ("marginal", "source_marginal"):
+            shares: Tensor = getattr(self, name)
+            if shares.numel() and not (bool((shares >= 0).all()) and bool((shares <= 1).all())):
+                raise ValueError(f"`{name}` must hold shares in [0, 1].")
+
     def after(self, signals: Signals) -> GuardState:
         """The state once a batch with these signals is committed."""
         marginal = _averaged(self.marginal, self.batches, signals.marginal)
@@ -78,10 +96,10 @@ class GuardState(NamedTuple):
         return self._replace(marginal=EMPTY.marginal, batches=0)
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     """What an audit found: all ``"fine"``, in ``"doubt"``, or ``"harm"``; and why."""
 
-    finding: Literal["fine", "doubt", "harm"]
+    kind: Literal["fine", "doubt", "harm"]
     why: str = ""
 
 
@@ -127,7 +145,7 @@ class Guard:
     Attributes:
         policy: ``"warn"``; ``"reset"`` (back to the source, and adapt on); ``"freeze"`` (back to
             the source, and stop adapting until ``unfreeze()``); ``"off"``. With reset and freeze
-            the batch that gave the alarm is answered by the source and leaves no trace.
+            the batch that raised the alarm is answered by the source and leaves no trace.
         spread: Alarm when the adapted predictions spread over classes less than this share of what
             the source's do on the same images.
         disagreement: Alarm when, on a stream that the source finds ordered by class (few classes in
@@ -135,12 +153,12 @@ class Guard:
             this share of the images. Batches of one class do that to batch statistics.
         patience: With reset and freeze: when such a contradiction comes up before the source has
             had a chance to change its mind, hold adaptation back, and let the source answer, for
-            at most so many batches.
+            at most this many batches.
         distance: Alarm when the trained parameters have moved by more than this share of their
             own length.
         every: Batches between audits that nothing prompted. Where these can only lead to a warning,
             and there are no gradient steps whose harm builds up, the gaps grow fourfold each time.
-        images: At most so many images of a batch are shown to the source in an audit.
+        images: At most this many images of a batch are shown to the source in an audit.
     """
 
     policy: Policy = "warn"
@@ -180,28 +198,28 @@ class Guard:
             return False
         return divergence(before, signals.marginal) > 0.5
 
-    def verdict(
+    def finding(
         self, state: GuardState, adapted: Signals, source: Signals, moved: float
-    ) -> Verdict:
+    ) -> Finding:
         """What is wrong, if anything; both signals are of the same images."""
         if adapted.spread < self.spread * source.spread:
-            return Verdict(
+            return Finding(
                 "harm",
                 f"predictions collapse onto few classes (spread {adapted.spread:.2f}, the source's "
                 f"is {source.spread:.2f})",
             )
         if moved > self.distance:
-            return Verdict("harm", f"parameters have moved by {moved:.0%} of their own length")
+            return Finding("harm", f"parameters have moved by {moved:.0%} of their own length")
         # A source that always says the same is itself lost; one that changes with the batches
         # has seen that they are ordered.
         differ = float((adapted.labels != source.labels).float().mean())
         contradicts = differ > self.disagreement
         if contradicts and self.ordered(source, state.source_marginal, state.audits):
-            return Verdict(
+            return Finding(
                 "harm",
                 f"the stream looks ordered by class, and the adapted network contradicts the "
                 f"source on {differ:.0%} of the images",
             )
         if contradicts and source.spread < self.spread and state.held < self.patience:
-            return Verdict("doubt", "the source sees few classes here; is the stream ordered?")
-        return Verdict("fine")
+            return Finding("doubt", "the source sees few classes here; is the stream ordered?")
+        return Finding("fine")

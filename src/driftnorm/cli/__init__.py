@@ -15,10 +15,13 @@ from driftnorm._version import __version__
 
 __all__ = ["app", "main"]
 
+PLUGINS = "DRIFTNORM_IMPORT"  # as `driftnorm.methods` reads it, which would import torch
+
 app = cyclopts.App(
     name="driftnorm",
     version=__version__,
-    help="Keep trained BatchNorm networks accurate when the data drift.",
+    help="Keep trained BatchNorm networks accurate when the data drift. Every command takes "
+    "--import MODULE, which registers methods of your own.",
     suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
 app.command(
@@ -107,12 +110,37 @@ sweep.command(
 app.command(sweep)
 
 
+def take_imports(words: list[str]) -> list[str]:
+    """A command without its ``--import MODULE`` flags; the modules register methods when asked.
+
+    They may lie in the current folder. The environment passes them on to worker processes.
+    """
+    rest, modules = [], [*filter(None, os.environ.get(PLUGINS, "").split(","))]
+    given = iter(words)
+    for word in given:
+        flag, equals, value = word.partition("=")
+        if flag != "--import":
+            rest.append(word)
+            continue
+        name = value if equals else next(given, "")
+        if not name or name.startswith("-"):
+            raise ValueError("`--import` must be followed by the name of a module.")
+        modules.append(name)
+        print(f"importing {name}, also from the current folder", file=sys.stderr)
+    if len(rest) < len(words):
+        sys.path.insert(0, os.getcwd())
+        paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+        os.environ[PLUGINS] = ",".join(modules)
+    return rest
+
+
 def main() -> None:
     """Entry point: errors of use in one line, Ctrl-C without a traceback."""
     keep_freed_memory()
     try:
         try:
-            app(exit_on_error=False, print_error=False)
+            app(take_imports(sys.argv[1:]), exit_on_error=False, print_error=False)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has had enough

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from driftnorm.methods import METHODS
+from collections.abc import Mapping
+
+from driftnorm.methods import known_methods
 from driftnorm.views.table import Column, Table
 
 __all__ = ["method_facts", "method_table"]
@@ -21,10 +23,21 @@ def method_facts() -> dict[str, dict[str, object]]:
             "source_statistics": method.recipe.needs_source_statistics
             and method.recipe.needs_batch_norm,
             "order_dependent": method.recipe.order_dependent,
+            "forwards": method.recipe.cost.forwards,
+            "backwards": method.recipe.cost.backwards,
+            "cost_is_a_bound": method.recipe.cost.bound,
+            "bakes": not method.recipe.unbakeable,
+            "needs_fit": method.recipe.needs_fit,
             "options": list(method.options),
         }
-        for name, method in METHODS.items()
+        for name, method in known_methods().items()
     }
+
+
+def passes(facts: Mapping[str, object]) -> str:
+    """Forward and backward passes for each batch, in short."""
+    most = "≤ " if facts["cost_is_a_bound"] else ""
+    return f"{most}{facts['forwards']:g} + {facts['backwards']:g}"
 
 
 def method_table() -> Table:
@@ -33,8 +46,9 @@ def method_table() -> Table:
         (
             name,
             str(facts["summary"]),
-            "yes" if facts["backward"] else "no",
+            passes(facts),
             "yes" if facts["batch_norm"] else "no",
+            "yes" if facts["bakes"] else "no",
         )
         for name, facts in method_facts().items()
     )
@@ -43,10 +57,12 @@ def method_table() -> Table:
         (
             Column("method"),
             Column("what it does", align="left"),
-            Column("backward"),
+            Column("passes"),
             Column("needs BN"),
+            Column("bakes"),
         ),
         rows,
-        "Join a feature-side and a classifier-side method with '+', for example gprebn+rt3a. "
+        "Passes: forward + backward per batch. Join methods with '+' (gprebn+rt3a), or take the "
+        "statistics of another with '@' (eata@gprebn). "
         "`driftnorm methods NAME` tells when a method helps and hurts, its paper and its options.",
     )

@@ -71,7 +71,7 @@ def evidence(run: DryRun) -> Trial:
     The most telling one without gradient: minimising entropy makes any network surer, right or
     wrong. Where there is none such, the first that adapts.
     """
-    plain = [t for t in run.trials[1:] if parse_method(t.method).recipe().objective is None]
+    plain = [t for t in run.trials[1:] if parse_method(t.method).recipe().loss is None]
     return max(plain or run.trials[1:2], key=lambda trial: trial.information)
 
 
@@ -145,7 +145,7 @@ def _batch_size(run: DryRun) -> Advice:
 
 def _rated(method: str) -> bool:
     recipe: Recipe = parse_method(method).recipe()
-    return recipe.objective is not None
+    return recipe.loss is not None
 
 
 def _rate(run: DryRun) -> Advice:

@@ -1,9 +1,16 @@
-"""Every method by name. To add one: a file with a ``METHOD``, a line here, a row in the tests."""
+"""Every method by name. To add one: a file with a ``METHOD``, a line here, a row in the tests.
+
+Methods are joined as text: ``eata@gprebn`` learns as EATA on GpreBN's statistics, ``gprebn+rt3a``
+answers by rT3A on top of GpreBN.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from importlib.metadata import entry_points
 from typing import Any
 
 from driftnorm._internal.names import nearest
@@ -11,10 +18,18 @@ from driftnorm.methods import (
     alpha_bn,
     bn,
     bn_prior,
+    bn_window,
+    cotta,
+    eata,
+    eta,
     gprebn,
+    lame,
     pl,
     pl_c,
+    prior,
+    rdumb,
     rt3a,
+    sar,
     shot,
     shot_im,
     source,
@@ -22,9 +37,9 @@ from driftnorm.methods import (
     tent,
 )
 from driftnorm.methods._method import Method
-from driftnorm.recipe import Recipe
+from driftnorm.recipe import Recipe, compose, normalised_as
 
-__all__ = ["METHODS", "Method", "build", "options_of", "register"]
+__all__ = ["METHODS", "Method", "build", "known_methods", "options_of", "register"]
 
 METHODS: dict[str, Method] = {
     module.METHOD.name: module.METHOD
@@ -32,76 +47,109 @@ METHODS: dict[str, Method] = {
         source,
         bn,
         bn_prior,
+        bn_window,
         alpha_bn,
         tent,
         gprebn,
+        eta,
+        eata,
+        sar,
+        rdumb,
+        cotta,
         t3a,
         rt3a,
+        lame,
+        prior,
         pl,
         pl_c,
         shot,
         shot_im,
     )
 }
+PLUGINS = "DRIFTNORM_IMPORT"
+"""Environment variable: modules, by commas, that register methods; worker processes read it too."""
+_loaded: set[str] = set()
 
 
 def register(method: Method) -> Method:
     """Make a method of your own known by its name."""
+    if not re.fullmatch(r"[a-z][a-z0-9_.-]*", method.name):
+        raise ValueError(
+            f"`name` must be lower-case letters, digits, '-', '_' and '.', got {method.name!r}."
+        )
     if method.name in METHODS:
         raise ValueError(f"`name` {method.name!r} is taken; choose another one.")
-    if "+" in method.name:
-        raise ValueError(f"`name` must not contain '+', which joins methods, got {method.name!r}.")
     METHODS[method.name] = method
     return method
 
 
+def known_methods() -> dict[str, Method]:
+    """Every method: ours, those of installed packages, and those that were registered.
+
+    A package offers some by entry points of the group ``driftnorm.methods``, each a `Method`.
+    """
+    if "entry points" not in _loaded:
+        _loaded.add("entry points")
+        for point in entry_points(group="driftnorm.methods"):
+            register(point.load())
+    for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
+        if name not in _loaded:
+            _loaded.add(name)
+            importlib.import_module(name)
+    return METHODS
+
+
 def lookup(name: str) -> Method:
     """The method of that name; an unknown one gets a suggestion."""
-    if name not in METHODS:
+    known = known_methods()
+    if name not in known:
         raise ValueError(
-            f"`method` {name!r} is not known.{nearest(name, METHODS)} "
-            f"Known: {', '.join(METHODS)}; join a feature-side and a classifier-side one with '+'."
+            f"`method` {name!r} is not known.{nearest(name, known)} "
+            f"Known: {', '.join(known)}; join methods with '+' (gprebn+rt3a), or take the "
+            "statistics of another with '@' (eata@gprebn)."
         )
-    return METHODS[name]
+    return known[name]
 
 
 def options_of(name: str) -> tuple[str, ...]:
     """The keyword arguments that a method, or a composition such as ``gprebn+rt3a``, takes."""
-    return tuple(dict.fromkeys(o for part in name.split("+") for o in lookup(part).options))
+    members = re.split("[+@]", name)
+    return tuple(dict.fromkeys(o for member in members for o in lookup(member).options))
 
 
 def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of a method or of a composition, with some options changed.
 
-    >>> build("gprebn+rt3a", {"theta": 0.5}).head
-    RunningCentroids(reading='normalized', labels='linear')
+    >>> build("gprebn+rt3a", {"theta": 0.5}).answer
+    (RunningCentroids(reading='normalized', labels='linear'),)
     """
     options = dict(options or {})
-    parts = [lookup(part) for part in name.split("+")]
-    unknown = [o for o in options if not any(o in part.options for part in parts)]
+    known = options_of(name)
+    unknown = [option for option in options if option not in known]
     if unknown:
-        known = options_of(name)
         raise TypeError(
             f"{name!r} has no option `{unknown[0]}`.{nearest(unknown[0], known)} "
             f"It takes: {', '.join(known) or 'none'}."
         )
+    first, *rest = re.split("([+@])", name)
+    recipe = _member(first, options)
+    for sign, member in zip(rest[::2], rest[1::2], strict=True):
+        other = _member(member, options)
+        if sign == "@":
+            recipe = normalised_as(recipe, other)
+            continue
+        try:
+            recipe = compose(recipe, other)
+        except ValueError as error:
+            raise ValueError(f"{name!r} cannot be joined: {error}") from error
+    return recipe
+
+
+def _member(name: str, options: Mapping[str, Any]) -> Recipe:
+    method = lookup(name)
+    own = {key: value for key, value in options.items() if key in method.options}
     try:
-        recipes = [p.build(**{k: v for k, v in options.items() if k in p.options}) for p in parts]
+        return method.build(**own)
     except TypeError as error:  # text where a number belongs
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        given = ", ".join(f"{key}={value!r}" for key, value in own.items())
         raise TypeError(f"{name!r} with {given}: a value is of the wrong kind: {error}.") from error
-    return _compose(name, recipes)
-
-
-def _compose(name: str, recipes: list[Recipe]) -> Recipe:
-    """One feature side and one classifier side: what happens before the features, and after."""
-    if len(recipes) == 1:
-        return recipes[0]
-    heads = [r for r in recipes if r.head is not None]
-    features = [r for r in recipes if r.head is None]
-    if len(heads) != 1 or len(features) != 1:
-        raise ValueError(
-            f"{name!r} must join one feature-side method (such as 'gprebn') and one "
-            f"classifier-side method ('t3a' or 'rt3a')."
-        )
-    return replace(features[0], head=heads[0].head)

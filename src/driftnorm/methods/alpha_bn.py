@@ -9,9 +9,9 @@ frozen BN. When it hurts: the current batch is local, so small batches stay nois
 """
 
 from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.statistics import Batch, Mixture
 from driftnorm.recipe import Recipe
-from driftnorm.selection import Selector
-from driftnorm.statistics import Batch, Mixture
 
 __all__ = ["METHOD", "alpha_bn"]
 

@@ -9,9 +9,10 @@ weights never saw normalised features.
 """
 
 from driftnorm.methods._method import Method
+from driftnorm.parts.contract import Statistics
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.statistics import Batch, Running
 from driftnorm.recipe import Recipe
-from driftnorm.selection import Selector
-from driftnorm.statistics import Batch, Running, Statistics
 
 __all__ = ["METHOD", "bn"]
 

@@ -9,9 +9,9 @@ keeps the statistics wrong.
 """
 
 from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.statistics import Prior
 from driftnorm.recipe import Recipe
-from driftnorm.selection import Selector
-from driftnorm.statistics import Prior
 
 __all__ = ["METHOD", "bn_prior"]
 

@@ -20,10 +20,12 @@ from typing_extensions import Unpack
 
 from driftnorm.functional import GradientPath
 from driftnorm.methods._method import Method
-from driftnorm.objectives import Entropy
+from driftnorm.parts.contract import Statistics
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.losses import Entropy
+from driftnorm.parts.statistics import Batch, Mixture, Running, Source
+from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
-from driftnorm.selection import Selector
-from driftnorm.statistics import Batch, Mixture, Running, Source, Statistics
 
 __all__ = ["METHOD", "gprebn"]
 
@@ -68,8 +70,9 @@ def gprebn(
     recipe = Recipe(
         statistics=chosen if theta == 1 else Mixture(theta, chosen),
         gradient=gradient,
-        objective=Entropy(),
         trainable="affine",
+        loss=Entropy(),
+        update=(Descent(),),
         only=only,
         count=count,
     )

@@ -9,7 +9,8 @@ When it helps: rarely; it is a baseline. When it hurts: confident errors teach t
 from typing_extensions import Unpack
 
 from driftnorm.methods._method import Method
-from driftnorm.objectives import PseudoLabel
+from driftnorm.parts.losses import PseudoLabel
+from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
 
 __all__ = ["METHOD", "pl"]
@@ -31,8 +32,9 @@ def pl(
     """
     recipe = Recipe(
         gradient="detached",
-        objective=PseudoLabel(threshold),
         trainable=trainable,
+        loss=PseudoLabel(threshold),
+        update=(Descent(),),
     )
     return optimised(recipe, optimising, default_lr=5e-5)
 

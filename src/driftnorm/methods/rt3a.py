@@ -11,8 +11,8 @@ feature-side method that goes under.
 
 from typing import Literal
 
-from driftnorm.heads import RunningCentroids
 from driftnorm.methods._method import Method
+from driftnorm.parts.answers import RunningCentroids
 from driftnorm.recipe import Recipe
 
 __all__ = ["METHOD", "rt3a"]
@@ -29,7 +29,7 @@ def rt3a(
         reading: Of eq. 11: ``"normalized"`` as T3A treats features, or ``"literal"``.
         labels: Pseudo labels from the ``"linear"`` classifier or the ``"centroids"``.
     """
-    return Recipe(head=RunningCentroids(reading, labels))
+    return Recipe(answer=(RunningCentroids(reading, labels),))
 
 
 METHOD = Method(

@@ -12,7 +12,8 @@ predictions evenly), high rates.
 from typing_extensions import Unpack
 
 from driftnorm.methods._method import Method
-from driftnorm.objectives import InformationMaximization
+from driftnorm.parts.losses import InformationMaximization
+from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
 
 __all__ = ["METHOD", "shot"]
@@ -34,8 +35,9 @@ def shot(
     """
     recipe = Recipe(
         gradient="detached",
-        objective=InformationMaximization(pseudo_label, threshold),
         trainable="features",
+        loss=InformationMaximization(pseudo_label, threshold),
+        update=(Descent(),),
     )
     return optimised(recipe, optimising, default_lr=5e-5)
 

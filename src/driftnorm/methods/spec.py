@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from driftnorm.methods import build
+from driftnorm.parts.layers import First, Last
 from driftnorm.recipe import Recipe
-from driftnorm.selection import First, Last
 
 __all__ = ["MethodSpec", "parse_method", "read_options"]
 
@@ -35,19 +35,32 @@ class MethodSpec:
             self, options=tuple(sorted({**dict(defaults), **dict(self.options)}.items()))
         )
 
+    def with_options(self, options: Mapping[str, Any]) -> MethodSpec:
+        """The same with these options in place of its own."""
+        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
     def recipe(self) -> Recipe:
         """What it does; unknown names and options raise."""
         return build(self.name, {key: _decoded(value) for key, value in self.options})
 
 
 def parse_method(text: str) -> MethodSpec:
-    """Read ``name`` or ``name:key=value,key=value``, and check that it can be built.
+    """Read ``name``, ``name:key=value,key=value`` or a composition, and check that it can be built.
 
     >>> parse_method("gprebn:theta=0.5").options
     (('theta', 0.5),)
+    >>> str(parse_method("eta:margin=0.3@gprebn:theta=0.5+rt3a"))
+    'eta@gprebn+rt3a:margin=0.3,theta=0.5'
     """
-    name, _, rest = text.partition(":")
-    spec = MethodSpec(name.strip(), read_options(filter(None, rest.split(","))))
+    names: list[str] = []
+    options: dict[str, Any] = {}
+    for part in re.split(r"(?=[+@][a-z])", text):  # not the sign in 1e+3
+        name, _, rest = part.partition(":")
+        names.append(name.strip())
+        for key, value in read_options(filter(None, rest.split(","))):
+            if options.setdefault(key, value) != value:
+                raise ValueError(f"`{key}` is given twice in {text!r}, with different values.")
+    spec = MethodSpec("".join(names), tuple(sorted(options.items())))
     spec.recipe()
     return spec
 

@@ -8,8 +8,8 @@ When it helps: shifts that move whole classes in feature space (other domains). 
 low-level corruption, which has spoilt the features already; wrong pseudo labels in the bank stay.
 """
 
-from driftnorm.heads import T3A
 from driftnorm.methods._method import Method
+from driftnorm.parts.answers import T3A
 from driftnorm.recipe import Recipe
 
 __all__ = ["METHOD", "t3a"]
@@ -21,7 +21,7 @@ def t3a(*, supports: int = 20) -> Recipe:
     Args:
         supports: How many supports a class keeps (M); -1 keeps all.
     """
-    return Recipe(head=T3A(supports))
+    return Recipe(answer=(T3A(supports),))
 
 
 METHOD = Method(

@@ -15,10 +15,12 @@ from typing_extensions import Unpack
 
 from driftnorm.functional import GradientPath
 from driftnorm.methods._method import Method
-from driftnorm.objectives import Entropy
+from driftnorm.parts.contract import Statistics
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.losses import Entropy
+from driftnorm.parts.statistics import Batch, Source
+from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
-from driftnorm.selection import Selector
-from driftnorm.statistics import Batch, Source, Statistics
 
 __all__ = ["METHOD", "tent"]
 
@@ -48,8 +50,9 @@ def tent(
     recipe = Recipe(
         statistics=chosen,
         gradient=gradient,
-        objective=Entropy(),
         trainable="affine",
+        loss=Entropy(),
+        update=(Descent(),),
         only=only,
     )
     return optimised(recipe, optimising)

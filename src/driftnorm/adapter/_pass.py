@@ -1,0 +1,88 @@
+"""One pass through the adaptive layers: what they read, and what they propose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from driftnorm.functional import Moments
+from driftnorm.parts.contract import Measured, Mode, Statistics
+from driftnorm.recipe import readable
+
+if TYPE_CHECKING:
+    from driftnorm.adapter._layers import AdaptiveBatchNorm
+
+__all__ = ["SHARED", "Pass", "Stage"]
+
+SHARED = ""
+"""Where the memories lie that all layers of one choice of statistics share."""
+
+
+class Pass:
+    """What the layers of a network are asked for, from the first to the last.
+
+    Args:
+        mode: See :class:`~driftnorm.parts.contract.Step`.
+        layers: The layers' memories to begin with.
+        statistics: In place of the layers' own, if given.
+        replay: What an earlier pass used, for ``"again"``.
+    """
+
+    __slots__ = ("_replay", "_seen", "layers", "mode", "proposed", "statistics", "used")
+
+    def __init__(
+        self,
+        mode: Mode,
+        layers: Mapping[str, Any],
+        statistics: Statistics | None = None,
+        replay: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.mode = mode
+        self.layers = layers
+        self.statistics = statistics
+        self.proposed: dict[str, Any] = {}
+        self.used: dict[str, list[Moments]] = {}
+        self._seen: dict[Statistics, Any] = {}
+        self._replay = {name: iter(used) for name, used in (replay or {}).items()}
+
+    def memory(self, name: str) -> Mapping[str, Any]:
+        """A layer's memory; one that runs twice in a pass goes on from its own first proposal."""
+        known: Mapping[str, Any] | None = self.proposed.get(name)
+        return self.layers.get(name, {}) if known is None else known
+
+    def shared(self, statistics: Statistics) -> Mapping[str, Any]:
+        """The memory of a choice of statistics for all its layers together."""
+        found: Mapping[str, Any] = self.layers.get(SHARED, {}).get(readable(statistics), {})
+        return found
+
+    def propose(self, layer: AdaptiveBatchNorm, at: Measured, chosen: Statistics) -> Moments:
+        """The moments that normalise a layer's input; notes what they make of its memory."""
+        name = layer.name
+        memory = self.memory(name)
+        if chosen not in self._seen:
+            before = self.shared(chosen)
+            self._seen[chosen], after = chosen.observe(before, memory, at)
+            if after is not before:
+                told = {**self.proposed.get(SHARED, self.layers.get(SHARED, {}))}
+                self.proposed[SHARED] = {**told, readable(chosen): after}
+        used, after = chosen.propose(memory, at, layer.source, self._seen[chosen])
+        if after is not memory:
+            self.proposed[name] = after
+        self.used.setdefault(name, []).append(used)
+        return used
+
+    def again(self, name: str) -> Moments | None:
+        """What normalised this call of the layer in the pass that is repeated."""
+        used = self._replay.get(name)
+        return None if used is None else next(used, None)
+
+    def outcome(self) -> Mapping[str, Any]:
+        """The layers' memories after the pass."""
+        return {**self.layers, **self.proposed} if self.proposed else self.layers
+
+
+class Stage:
+    """Where the layers of one network find the pass that is going on; ``None`` between passes."""
+
+    def __init__(self) -> None:
+        self.now: Pass | None = None

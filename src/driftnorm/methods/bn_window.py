@@ -1,0 +1,51 @@
+"""Window statistics: half source, half a window of the stream that forgets at a jump.
+
+Formula:
+    S <- (1 - 1/W)^n S + n samples of evidence; the batch weighs n / S in averages of mean and raw
+    second moment; the target weighs min(theta, S / (S + prior)) against the source. Where the
+    first layer's moments jump, S <- 0.05 S + n, in all layers.
+
+When it helps: streams whose shift changes without notice; batches of any size, down to one image;
+no gradient, as cheap as inference. When it hurts: nothing gained over ``gprebn`` on one long,
+steady shift; a source that is wholly wrong still has its half.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.statistics import Window
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "bn_window"]
+
+
+def bn_window(
+    *,
+    theta: float = 0.5,
+    size: float = 2000.0,
+    prior: float = 16.0,
+    jump: float = 4.0,
+    forget: float = 0.05,
+    only: Selector | None = None,
+) -> Recipe:
+    """A sample-counted window, mixed with the source, without optimisation.
+
+    Args:
+        theta: Weight of the window against the source, at most.
+        size: Samples that the window holds (W above).
+        prior: Samples after which the window may weigh a half.
+        jump: How many times the usual distance at the first layer is a jump.
+        forget: The share of the evidence that a jump leaves.
+        only: The layers that take part.
+    """
+    window = Window(theta=theta, size=size, prior=prior, jump=jump, forget=forget)
+    return Recipe(statistics=window, gradient="detached", only=only)
+
+
+METHOD = Method(
+    name="bn-window",
+    build=bn_window,
+    paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
+    summary="half source, half a window of the stream that forgets at a jump, no gradient",
+    helps="streams whose shift changes; batches of any size, down to one image",
+    hurts="one long, steady shift, where a gradient gains more; a source that is wholly wrong",
+)

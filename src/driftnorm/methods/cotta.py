@@ -1,0 +1,64 @@
+"""CoTTA: learn from a slow teacher, forget a little at random (Wang et al. 2022).
+
+Formula:
+    loss = CE(teacher, student); teacher <- 0.999 teacher + 0.001 student, after the step; then each
+    number of the student goes back to the source with probability ``restore``. Where the source's
+    mean confidence is below ``confidence``, the teacher's answer is the mean over ``views`` views.
+    The teacher answers.
+
+When it helps: long continual streams. When it hurts: every view costs a pass; views here are
+shifts, mirrors, brightness and noise, not the paper's stronger ones; all parameters are trained.
+"""
+
+from typing_extensions import Unpack
+
+from driftnorm.methods._method import Method
+from driftnorm.parts.losses import CrossEntropy
+from driftnorm.parts.statistics import Batch
+from driftnorm.parts.teachers import By, Taught, Teacher
+from driftnorm.parts.updates import Descent, Restore
+from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
+
+__all__ = ["METHOD", "cotta"]
+
+
+def cotta(
+    *,
+    decay: float = 0.999,
+    restore: float = 0.01,
+    views: int = 8,
+    confidence: float = 0.92,
+    trainable: Trainable = "all",
+    **optimising: Unpack[Optimising],
+) -> Recipe:
+    """A mean teacher with stochastic restore.
+
+    Args:
+        decay: Of the teacher's average.
+        restore: Probability with which a number goes back to the source, per step.
+        views: Views that the teacher averages over where the source is unsure (the paper: 32).
+        confidence: Mean confidence of the source below which views are taken: 0.92 for CIFAR-10,
+            0.72 for CIFAR-100, 0.1 for ImageNet in the official code.
+        trainable: ``"all"``, or ``"affine"`` for much less memory.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
+    """
+    teacher = Teacher(decay)
+    taught = Taught(teacher, views, confidence)
+    recipe = Recipe(
+        statistics=Batch(),
+        trainable=trainable,
+        loss=CrossEntropy(to=taught),
+        update=(Descent(), teacher, Restore(restore)),
+        answer=(By(teacher, live=taught),),
+    )
+    return optimised(recipe, optimising)
+
+
+METHOD = Method(
+    name="cotta",
+    build=cotta,
+    paper="Wang et al. 2022, arXiv 2203.13591",
+    summary="labels and answers by a slow teacher, stochastic restore; trains all parameters",
+    helps="long continual streams",
+    hurts="expensive; small batches; class-ordered streams",
+)

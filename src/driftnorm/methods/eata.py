@@ -1,0 +1,53 @@
+"""EATA: ETA that does not forget the source (Niu et al. 2022).
+
+Formula:
+    ETA's loss + fisher * sum_j F_j (w_j - w0_j)^2, with F the mean squared gradient of the
+    cross-entropy to the own predictions on images of the source's domain.
+
+When it helps: long streams that come back to clean data. When it hurts: as ETA. It must see some
+hundred images of the source's domain first, without labels: ``adapter.fit(images)``.
+"""
+
+from dataclasses import replace
+
+from typing_extensions import Unpack
+
+from driftnorm.methods._method import Method
+from driftnorm.methods.eta import eta
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.losses import Fisher
+from driftnorm.recipe import Optimising, Recipe
+
+__all__ = ["METHOD", "eata"]
+
+
+def eata(
+    *,
+    margin: float = 0.4,
+    similarity: float = 0.4,
+    fisher: float = 1.0,
+    only: Selector | None = None,
+    **optimising: Unpack[Optimising],
+) -> Recipe:
+    """Entropy minimisation on selected samples, held where it mattered to the source.
+
+    Args:
+        margin: Entropy below which a sample counts, as a share of ln K.
+        similarity: As in ``eta``.
+        fisher: Weight of the Fisher term: 1 for CIFAR in public settings, 2,000 for ImageNet.
+        only: The layers that take part.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
+    """
+    recipe = eta(margin=margin, similarity=similarity, only=only, **optimising)
+    assert recipe.loss is not None
+    return replace(recipe, loss=recipe.loss + Fisher(fisher))
+
+
+METHOD = Method(
+    name="eata",
+    build=eata,
+    paper="Niu et al. 2022, arXiv 2204.02610",
+    summary="as eta, held back where the source's parameters mattered; needs adapter.fit(images)",
+    helps="long streams that return to clean data",
+    hurts="class-ordered or tiny batches; needs images of the source's domain",
+)

@@ -1,0 +1,37 @@
+"""LAME: neighbours in feature space should agree (Boudiaf et al. 2022).
+
+Formula:
+    Y = softmax(log p + A Y), with A the affinity of unit features within the batch.
+
+When it helps: streams whose labels come in order; on top of any statistics (``bn-window+lame``).
+When it hurts: shuffled labels, where it blurs classes into each other.
+"""
+
+from typing import Literal
+
+from driftnorm.methods._method import Method
+from driftnorm.parts.answers import Lame
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "lame"]
+
+
+def lame(*, k: int = 5, kernel: Literal["rbf", "knn"] = "rbf", rounds: int = 100) -> Recipe:
+    """Correct the answers to a batch by its neighbourhood.
+
+    Args:
+        k: Neighbours.
+        kernel: ``"rbf"`` or ``"knn"``.
+        rounds: Of the fixed point, at most.
+    """
+    return Recipe(answer=(Lame(k, kernel, rounds),))
+
+
+METHOD = Method(
+    name="lame",
+    build=lame,
+    paper="Boudiaf et al. 2022, arXiv 2201.05718",
+    summary="answers of a batch corrected by neighbours in feature space, no gradient",
+    helps="labels that come in order; networks without batch norm",
+    hurts="shuffled labels",
+)

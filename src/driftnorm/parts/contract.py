@@ -1,0 +1,490 @@
+"""The contract: what a part of a test-time method is, and what it sees.
+
+A *part* is a frozen dataclass without state. All that a stream changes is one immutable tree of
+tensors and numbers that the adapter holds; ``step[self]`` is a part's memory in it, and assigning
+to ``step[self]`` proposes a new one, which is kept if the batch is. Equal parts share one memory:
+whoever names ``Teacher(0.999)`` means the same teacher. So reset, resume, roll-back, copies and
+device moves are written once, for every part there is and will be.
+
+A part's role is the type of what flows through it: :class:`Statistics`, :class:`Loss`,
+:class:`Weight`, :class:`Update`, :class:`Memory`, :class:`Answer`, :class:`Review`,
+:class:`Signal`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from driftnorm.functional import Moments, batch_moments, instance_moments
+
+__all__ = [
+    "SHOWN",
+    "Answer",
+    "Cost",
+    "Forward",
+    "Lesson",
+    "Loss",
+    "Measured",
+    "Memory",
+    "Mode",
+    "NoStep",
+    "Part",
+    "Review",
+    "Serving",
+    "Signal",
+    "Statistics",
+    "Step",
+    "Tree",
+    "Update",
+    "Values",
+    "Verdict",
+    "Weight",
+    "Whole",
+    "parts_in",
+]
+
+Tree: TypeAlias = "Tensor | bool | int | float | dict[str, Tree] | tuple[Tree, ...]"
+Values: TypeAlias = Mapping[str, Tensor]
+"""Parameters by name."""
+Mode: TypeAlias = Literal["adapt", "again", "settled", "source"]
+
+
+SHOWN = MappingProxyType({"shown": True})
+"""Metadata of a field that is always written out, also at its default."""
+
+
+class NoStep(Exception):
+    """Nothing to learn from this batch; statistics and averages count all the same."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Passes through the network for each batch, beyond the one that answers it.
+
+    Attributes:
+        forwards: Forward passes.
+        backwards: Backward passes.
+        bound: Whether these are upper bounds rather than exact numbers.
+    """
+
+    forwards: float = 0
+    backwards: float = 0
+    bound: bool = False
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.forwards + other.forwards,
+            self.backwards + other.backwards,
+            self.bound or other.bound,
+        )
+
+    def __mul__(self, times: float) -> Cost:
+        return Cost(self.forwards * times, self.backwards * times, self.bound)
+
+
+class Part(ABC):  # noqa: B024 (its roles have the abstract methods)
+    """A frozen dataclass of numbers, words and other parts; constants are checked when built."""
+
+    in_turn: ClassVar[bool] = False
+    """Whether it reads its own last word, rather than what was known as the step began."""
+    stays: ClassVar[bool] = False
+    """Whether its memory survives a restart that a review asks for."""
+    features: ClassVar[bool] = False
+    """Whether it needs what enters the linear classifier."""
+
+    @property
+    def cost(self) -> Cost:
+        """Passes of its own."""
+        return Cost()
+
+    def check(self, recipe: Whole) -> None:  # noqa: B027 (most parts fit everywhere)
+        """Raise ``ValueError`` if the part has no meaning in this recipe."""
+
+    def fit(self, step: Step) -> Tree | None:
+        """What it takes from images of the source's own domain, if it takes anything."""
+        return None
+
+    def judge(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 (most take any number)
+        """Raise ``ValueError`` if a saved memory cannot be one of this part's."""
+
+
+class Whole(Protocol):
+    """What a part may ask of the recipe that it stands in."""
+
+    @property
+    def statistics(self) -> Statistics: ...  # noqa: D102
+    @property
+    def trainable(self) -> str: ...  # noqa: D102
+    @property
+    def memory(self) -> Memory | None: ...  # noqa: D102
+    @property
+    def loss(self) -> Loss | None: ...  # noqa: D102
+    @property
+    def update(self) -> tuple[Update, ...]: ...  # noqa: D102
+    @property
+    def answer(self) -> tuple[Answer, ...]: ...  # noqa: D102
+    @property
+    def review(self) -> tuple[Review, ...]: ...  # noqa: D102
+
+
+def parts_in(value: object) -> Iterator[Part]:
+    """A value's own parts, outermost first: itself, what its fields hold, and so on."""
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from parts_in(each)
+        return
+    if isinstance(value, Part):
+        yield value
+    if is_dataclass(value) and not isinstance(value, type):
+        for one in fields(value):
+            yield from parts_in(getattr(value, one.name))
+
+
+# ------------------------------------------------------------------ what normalises
+
+
+class Measured:
+    """What a layer is given, measured when somebody asks.
+
+    Attributes:
+        x: The layer's input.
+        eps: What the layer adds to a variance.
+    """
+
+    __slots__ = ("_instance", "_moments", "eps", "x")
+
+    def __init__(self, x: Tensor, eps: float = 1e-5) -> None:
+        self.x = x
+        self.eps = eps
+        self._moments: Moments | None = None
+        self._instance: Moments | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples the batch has."""
+        return len(self.x)
+
+    @property
+    def moments(self) -> Moments:
+        """Of the whole batch, one value per channel."""
+        if self._moments is None:
+            self._moments = batch_moments(self.x)
+        return self._moments
+
+    @property
+    def instance(self) -> Moments:
+        """Of each sample, shape (N, C)."""
+        if self._instance is None:
+            self._instance = instance_moments(self.x)
+        return self._instance
+
+
+class Statistics(Part):
+    """Which mean and variance normalise a layer's input.
+
+    Pure functions of a memory, which the adapter keeps for every layer; ``{}`` at first. ``shared``
+    is one memory for all layers that these statistics govern.
+    """
+
+    single_values: ClassVar[bool] = False
+    """Whether a batch of one value per channel, which has no variance of its own, says anything."""
+
+    @property
+    def uses_source(self) -> bool:
+        """Whether the source statistics are needed."""
+        return False
+
+    @property
+    def uses_batch(self) -> bool:
+        """Whether the current batch has a say."""
+        return True
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether earlier batches have a say, so that their order matters."""
+        return False
+
+    @property
+    def trusts_one_batch(self) -> bool:
+        """Whether a single batch, however small, has the full say of the target."""
+        return False
+
+    def observe(
+        self, shared: Mapping[str, Any], memory: Mapping[str, Any], at: Measured
+    ) -> tuple[Any, Mapping[str, Any]]:
+        """One decision for all layers: what they are told in this pass, and the shared memory.
+
+        Called once per pass, at the first layer, before anything is normalised.
+        """
+        return None, shared
+
+    @abstractmethod
+    def propose(
+        self, memory: Mapping[str, Any], at: Measured, source: Moments | None, seen: Any
+    ) -> tuple[Moments, Mapping[str, Any]]:
+        """The moments that normalise this batch, and the layer's memory after it."""
+
+    @abstractmethod
+    def settled(
+        self, memory: Mapping[str, Any], source: Moments | None, shared: Mapping[str, Any]
+    ) -> Moments | None:
+        """The fixed moments that stand for all that was seen; ``None`` if there are none yet."""
+
+
+# ------------------------------------------------------------------ what learns
+
+
+class Loss(Part):
+    """What a step minimises."""
+
+    penalty: ClassVar[bool] = False
+    """Whether it only holds back: it never makes a step by itself."""
+
+    @abstractmethod
+    def __call__(self, step: Step) -> Tensor | None:
+        """One number for each sample (or position), or one for all; ``None``: nothing to learn."""
+
+    def __add__(self, other: Loss) -> Loss:
+        from driftnorm.parts.losses import Sum
+
+        return Sum((self, other))
+
+
+class Weight(Part):
+    """How much each sample counts in a loss."""
+
+    @abstractmethod
+    def __call__(self, step: Step, weights: Tensor) -> Tensor:
+        """The weights, >= 0 and without gradient, given those of the parts before; 0 drops."""
+
+
+class Update(Part):
+    """What a step does to the parameters; the first of a chain asks for the gradient."""
+
+    in_turn = True
+
+    @abstractmethod
+    def __call__(self, step: Step, values: Values) -> Values:
+        """The parameters after it."""
+
+
+class Lesson(NamedTuple):
+    """Images to learn from, and what is known of them."""
+
+    x: Tensor
+    facts: Mapping[str, Tensor] = {}
+
+
+class Memory(Part):
+    """Which images are learned from, and when."""
+
+    in_turn = True
+
+    @property
+    def share(self) -> float:
+        """Lessons for each batch of the stream, at most."""
+        return 1.0
+
+    @abstractmethod
+    def __call__(self, step: Step, x: Tensor) -> Iterable[Lesson]:
+        """Any number of lessons, also none."""
+
+
+# ------------------------------------------------------------------ what answers, what reviews
+
+
+class Serving(NamedTuple):
+    """Who answers, if not the student: parameters, and statistics of its own if it has any."""
+
+    values: Values
+    layers: Mapping[str, Any] | None = None
+
+
+class Answer(Part):
+    """What becomes of the logits before the caller gets them."""
+
+    per_batch: ClassVar[str | None] = None
+    """Why a plain network cannot answer the same, if it cannot."""
+
+    @abstractmethod
+    def __call__(self, step: Step, logits: Tensor) -> Tensor:
+        """The answer, given that of the parts before."""
+
+    def serving(self, step: Step) -> Serving | None:
+        """Who answers; ``None``: the student."""
+        return None
+
+    def fold(self, step: Step) -> Tensor | None:
+        """The weights of a linear classifier, without bias, that answers the same."""
+        return None
+
+
+class Verdict(NamedTuple):
+    """What a review asks for.
+
+    Attributes:
+        restart: Forget the stream, but for parts that `stay`.
+        keep: With a restart: entries of ``values`` that survive it.
+        undo: As if the batch had never been; the source answers it.
+        freeze: Stop adapting.
+        reason: For people.
+    """
+
+    restart: bool = False
+    keep: Mapping[str, Tensor] | None = None
+    undo: bool = False
+    freeze: bool = False
+    reason: str = ""
+
+
+class Review(Part):
+    """What looks at a batch when all is done, before it is kept."""
+
+    in_turn = True
+
+    @abstractmethod
+    def __call__(self, step: Step) -> Verdict | None:
+        """What must be done about it; ``None``: nothing."""
+
+
+class Signal(Part):
+    """A fact about a batch that several parts need; found out once per step, without gradient."""
+
+    @abstractmethod
+    def __call__(self, step: Step) -> Any:
+        """The fact."""
+
+
+# ------------------------------------------------------------------ what a part sees
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One pass through the network.
+
+    Attributes:
+        output: What the network returned.
+        logits: The logits in it.
+        features: What entered the linear classifier, if a part needs it.
+        proposed: The layers' memories after the pass.
+        used: The moments that normalised, call by call.
+    """
+
+    output: Any
+    logits: Tensor
+    features: Tensor | None = None
+    linear: Tensor | None = None
+    proposed: Mapping[str, Any] = field(default_factory=dict)
+    used: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Step(ABC):
+    """One step on one batch, as its parts see it.
+
+    Attributes:
+        x: The images.
+        facts: What a memory knows of them.
+        forward: The pass at hand; ``logits`` and ``features`` are its.
+        batch: Batches adapted to since the start or restart.
+        index: Number of the step in its batch.
+        frozen: Whether nothing that this step proposes will be kept.
+        values: The trained parameters before the step.
+        start: Those of the source.
+        live: Those of the pass at hand, as autograd leaves.
+        loss: Value of the loss that the last step went down, if one was taken.
+        kept: Which samples the loss counted, if it left any out.
+        among: Which samples a second evaluation may count, if not all.
+    """
+
+    x: Tensor
+    facts: Mapping[str, Tensor]
+    forward: Forward
+    batch: int
+    index: int
+    frozen: bool
+    values: Values
+    start: Values
+    live: Values
+    loss: float | None
+    kept: Tensor | None
+    among: Tensor | None
+
+    @property
+    def logits(self) -> Tensor:
+        """Of the pass at hand, in float32 or wider, with gradient where there is one."""
+        from driftnorm.parts.losses import wide_logits
+
+        return wide_logits(self.forward.logits)
+
+    @property
+    def features(self) -> Tensor:
+        """What entered the linear classifier in the pass at hand."""
+        assert self.forward.features is not None
+        return self.forward.features
+
+    @property
+    @abstractmethod
+    def classifier(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of the source's linear classifier."""
+
+    @abstractmethod
+    def __getitem__(self, part: Part) -> Mapping[str, Any]:
+        """A part's memory; ``{}`` at first."""
+
+    @abstractmethod
+    def __setitem__(self, part: Part, memory: Mapping[str, Any]) -> None:
+        """Propose a memory; kept if the batch is. Nothing in it may be changed in place later."""
+
+    @abstractmethod
+    def ask(self, signal: Signal) -> Any:
+        """A fact about the batch, found out once per step."""
+
+    @abstractmethod
+    def random(self, part: Part) -> torch.Generator:
+        """Random numbers that follow from the seed, the batch, the step and the part alone."""
+
+    @abstractmethod
+    def fitted(self, part: Part) -> Any:
+        """What the part took from images of the source's domain; ``None`` if nothing was fitted."""
+
+    @abstractmethod
+    def gradient(self, values: Values, among: Tensor | None = None) -> Values:
+        """Of the loss with respect to the parameters, at these parameters.
+
+        Raises:
+            NoStep: There is nothing to learn from.
+        """
+
+    @abstractmethod
+    def given(self, gradient: Values) -> Step:
+        """The same step with a gradient that is known already."""
+
+    @abstractmethod
+    def run(
+        self,
+        x: Tensor,
+        *,
+        values: Values | None = None,
+        mode: Mode = "again",
+        layers: Mapping[str, Any] | None = None,
+        statistics: Statistics | None = None,
+        grad: bool = False,
+    ) -> Forward:
+        """One more pass; what it proposes is in what it returns, and nowhere else.
+
+        Args:
+            x: Images.
+            values: Parameters; those of the pass at hand by default.
+            mode: ``"again"`` normalises as the pass at hand did, ``"adapt"`` lets these images
+                have their say, ``"settled"`` is the frozen network, ``"source"`` the given one.
+            layers: The layers' memories to begin with; those of the stream by default.
+            statistics: In place of the recipe's.
+            grad: Whether to build a graph.
+        """

@@ -1,0 +1,257 @@
+"""What a test-time step minimises, without labels.
+
+Logits have shape ``(N, K)``, or ``(N, K, ...)`` for dense prediction, where every position counts
+as a sample. A loss gives one number for each sample, or one for all; or ``None`` when this batch
+gives nothing to learn from, and then no step is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from driftnorm.functional import statistics_dtype
+from driftnorm.parts.contract import Loss, Signal, Step, Tree, Weight
+
+__all__ = [
+    "CrossEntropy",
+    "Entropy",
+    "Fisher",
+    "Function",
+    "InformationMaximization",
+    "LogitLoss",
+    "PseudoLabel",
+    "Sum",
+    "Weighted",
+    "confident_cross_entropy",
+    "marginal_entropy",
+    "softmax_entropy",
+]
+
+
+def softmax_entropy(logits: Tensor) -> Tensor:
+    """Shannon entropy (nats) of each prediction; the class axis 1 disappears.
+
+    >>> softmax_entropy(torch.zeros(1, 4)).exp()
+    tensor([4.])
+    """
+    log_p = F.log_softmax(logits, dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1)
+
+
+def marginal_entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
+    """Entropy of the average prediction: high when the predicted classes are spread."""
+    dims = [0, *range(2, logits.dim())]
+    p = F.softmax(logits, dim=1).mean(dim=dims)
+    return -(p * (p + floor).log()).sum() if floor else torch.special.entr(p).sum()
+
+
+def confident_cross_entropy(logits: Tensor, threshold: float) -> Tensor | None:
+    """Cross-entropy to the own argmax where its probability exceeds ``threshold``, if anywhere."""
+    confidence, labels = F.softmax(logits.detach(), dim=1).max(dim=1)
+    keep = confidence > threshold
+    if not bool(keep.any()):
+        return None
+    losses = F.cross_entropy(logits, labels, reduction="none")
+    return losses[keep].mean()
+
+
+def wide_logits(logits: Tensor) -> Tensor:
+    """Half precision is too coarse for logarithms of small probabilities."""
+    if logits.shape[1] < 2:
+        raise ValueError(
+            "the network gives one number per image, of which a softmax says nothing: let it give "
+            "two logits, such as `torch.cat([-z, z], dim=1) / 2`, or write a loss for one."
+        )
+    return logits.to(statistics_dtype(logits.dtype))
+
+
+class LogitLoss(Loss):
+    """A loss that needs nothing but logits."""
+
+    def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
+        return self.of(step.logits)
+
+    @abstractmethod
+    def of(self, logits: Tensor) -> Tensor | None:
+        """One number for each sample, or one for all."""
+
+
+@dataclass(frozen=True)
+class Entropy(LogitLoss):
+    """Shannon entropy of the predictions (Tent, GpreBN)."""
+
+    def of(self, logits: Tensor) -> Tensor:  # noqa: D102
+        return softmax_entropy(logits)
+
+
+@dataclass(frozen=True)
+class PseudoLabel(LogitLoss):
+    """Cross-entropy to the own confident predictions (Lee 2013)."""
+
+    threshold: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+
+    def of(self, logits: Tensor) -> Tensor | None:  # noqa: D102
+        return confident_cross_entropy(logits, self.threshold)
+
+
+@dataclass(frozen=True)
+class InformationMaximization(LogitLoss):
+    """Certain each, diverse together: mean entropy minus marginal entropy (SHOT-IM).
+
+    ``pseudo_label`` > 0 adds that much of the confident pseudo-label cross-entropy (SHOT).
+    """
+
+    pseudo_label: float = 0.0
+    threshold: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+        if not 0 <= self.pseudo_label < float("inf"):
+            raise ValueError(f"`pseudo_label` is a weight >= 0, got {self.pseudo_label}.")
+
+    def of(self, logits: Tensor) -> Tensor:  # noqa: D102
+        # 1e-5 inside the logarithm is part of the published loss.
+        loss = softmax_entropy(logits).mean() - marginal_entropy(logits, floor=1e-5)
+        if self.pseudo_label:
+            labelled = confident_cross_entropy(logits, self.threshold)
+            if labelled is not None:
+                loss = loss + self.pseudo_label * labelled
+        return loss
+
+
+@dataclass(frozen=True)
+class Function(Loss):
+    """A plain function of the logits, as the network gives them."""
+
+    function: Callable[[Tensor], Tensor | None]
+
+    def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
+        return self.function(step.forward.logits)
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """To the predictions in logits that a signal gives, such as a teacher's."""
+
+    to: Signal
+
+    def __call__(self, step: Step) -> Tensor:  # noqa: D102
+        target = F.softmax(wide_logits(step.ask(self.to)), dim=1)
+        return -(target * F.log_softmax(step.logits, dim=1)).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class Weighted(Loss):
+    """``sum_i w_i loss_i / n``: half of the field is this formula.
+
+    Attributes:
+        of: The loss of each sample.
+        weights: Applied one after the other; each sees the product so far.
+        per: Divide by the samples that are ``"kept"`` (weight above 0), or by the ``"batch"``.
+    """
+
+    of: Loss
+    weights: tuple[Weight, ...]
+    per: Literal["kept", "batch"] = "kept"
+
+    def __post_init__(self) -> None:
+        if self.per not in ("kept", "batch"):
+            raise ValueError(f"`per` must be 'kept' or 'batch', got {self.per!r}.")
+        if not self.weights or not all(isinstance(w, Weight) for w in self.weights):
+            raise TypeError(f"`weights` must be Weight parts, at least one, got {self.weights!r}.")
+
+    def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
+        losses = self.of(step)
+        if losses is None:
+            return None
+        if losses.shape[:1] != step.logits.shape[:1] or losses.dim() == 0:
+            raise TypeError(
+                f"{type(self.of).__name__} gives one number for all samples, which cannot be "
+                "weighed: use a loss that gives one for each."
+            )
+        weights = torch.ones_like(losses.detach())
+        if step.among is not None:
+            weights = weights * step.among
+        with torch.no_grad():
+            for weight in self.weights:
+                weights = weight(step, weights)
+        kept = weights > 0
+        step.kept = kept
+        count = int(kept.sum())
+        if count == 0:
+            return None
+        # Dropped samples must not even pass on a NaN: 0 * NaN is NaN.
+        total = (losses[kept] * weights[kept]).sum()
+        return total / (count if self.per == "kept" else losses.numel())
+
+
+@dataclass(frozen=True)
+class Sum(Loss):
+    """Several losses at once; penalties alone make no step."""
+
+    of: tuple[Loss, ...]
+
+    def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
+        own = [one(step) for one in self.of if not one.penalty]
+        found = [loss.mean() for loss in own if loss is not None]
+        if not found:
+            return None
+        held = [one(step) for one in self.of if one.penalty]
+        found += [loss for loss in held if loss is not None]
+        return torch.stack(found).sum()
+
+
+@dataclass(frozen=True)
+class Fisher(Loss):
+    """Hold parameters that mattered to the source: ``strength * sum_j F_j (w_j - w0_j)^2`` (EATA).
+
+    ``F`` comes from ``adapter.fit(images)``: the squared gradient of the cross-entropy to the own
+    predictions on images of the source's domain, which need no labels.
+    """
+
+    strength: float = 2000.0
+    penalty: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < math.inf:
+            raise ValueError(f"`strength` is a weight >= 0, got {self.strength}.")
+
+    def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
+        known: Mapping[str, Any] | None = step.fitted(self)
+        if known is None:
+            raise ValueError(
+                "the Fisher term needs images of the source's domain, without labels: call "
+                "`adapter.fit(images)` once before the stream."
+            )
+        terms = [
+            (known["fisher"][name] * (value - step.start[name]).square()).sum()
+            for name, value in step.live.items()
+        ]
+        return self.strength * torch.stack(terms).sum()
+
+    def fit(self, step: Step) -> Tree:  # noqa: D102
+        labels = step.logits.detach().argmax(dim=1)
+        loss = F.cross_entropy(step.logits, labels)
+        live = dict(step.live)
+        found = torch.autograd.grad(loss, [*live.values()], allow_unused=True)
+        squares: dict[str, Tree] = {
+            name: torch.zeros_like(value) if g is None else g.detach().square()
+            for (name, value), g in zip(live.items(), found, strict=True)
+        }
+        return {"fisher": squares}
+
+
+def _check_threshold(threshold: float) -> None:
+    if not 0 <= threshold < 1:
+        raise ValueError(f"`threshold` is a probability in [0, 1), got {threshold}.")

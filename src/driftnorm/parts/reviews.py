@@ -1,0 +1,39 @@
+"""What looks at a batch when all is done, and may ask for a new start."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from driftnorm.parts.contract import Review, Step, Verdict
+
+__all__ = ["LossFloor"]
+
+
+@dataclass(frozen=True)
+class LossFloor(Review):
+    """Start anew when an average of the loss falls so low that it must have collapsed (SAR).
+
+    Attributes:
+        share: Of ln K. SAR's 0.2 nats are 0.029 of ln 1000.
+        decay: Of the average over steps that were taken.
+    """
+
+    share: float = 0.029
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"`share` is a share of ln K in (0, 1), got {self.share}.")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"`decay` must be in [0, 1), got {self.decay}.")
+
+    def __call__(self, step: Step) -> Verdict | None:  # noqa: D102
+        if step.loss is None:
+            return None
+        mean = step[self].get("mean")
+        after = step.loss if mean is None else self.decay * mean + (1 - self.decay) * step.loss
+        step[self] = {"mean": after}
+        if after < self.share * math.log(step.logits.shape[1]):
+            return Verdict(restart=True, reason=f"the loss has fallen to {after:.3g}")
+        return None

@@ -1,0 +1,429 @@
+"""Which mean and variance normalise a batch (paper, section 3.3).
+
+Each choice is a frozen, printable part. The adapter keeps a memory for every layer, ``{}`` before
+the first batch, and asks two questions:
+
+``propose(memory, at, source, seen)``
+    What normalises this batch, and what would the memory become? Pure: a batch that is forwarded
+    several times proposes several times on top of the same memory, and counts once.
+``settled(memory, source, shared)``
+    Which fixed statistics stand for all that was seen? Used by ``freeze()`` and ``bake()``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+import torch
+
+from driftnorm.functional import Moments
+from driftnorm.parts.contract import Measured, Statistics
+
+__all__ = ["Batch", "Mixture", "Prior", "Running", "Source", "Window", "tracked_moments"]
+
+Remembered: TypeAlias = Mapping[str, Any]
+
+
+def tracked_moments(memory: Remembered) -> Moments | None:
+    """The target's own moments in a layer's memory, if it keeps any."""
+    if "mean" not in memory:
+        return None
+    if "second" in memory:
+        return Moments(memory["mean"], _variance(memory["mean"], memory["second"]))
+    return Moments(memory["mean"], memory["var"])
+
+
+def _given(source: Moments | None) -> Moments:
+    if source is None:
+        raise ValueError(
+            "the source statistics are needed but this layer has none "
+            "(track_running_stats=False); choose `Batch()` or `Running()` statistics for it."
+        )
+    return source
+
+
+def _average(memory: Remembered, new: Moments, weight: float) -> dict[str, Any]:
+    """The memory after another batch; the first one is taken as it is."""
+    batches = memory.get("batches", 0) + 1
+    if "mean" not in memory:
+        return {"mean": new.mean, "var": new.var, "batches": batches}
+    return {
+        "mean": torch.lerp(memory["mean"], new.mean, weight),
+        "var": torch.lerp(memory["var"], new.var, weight),
+        "batches": batches,
+    }
+
+
+def _cumulative_weight(memory: Remembered) -> float:
+    """Weight 1 / n, with n counted including this batch (eq. 9)."""
+    seen: int = memory.get("batches", 0)
+    return 1 / (seen + 1)
+
+
+def _mixed(source: Moments, target: Moments, weight: float) -> Moments:
+    return Moments(
+        torch.lerp(source.mean, target.mean, weight), torch.lerp(source.var, target.var, weight)
+    )
+
+
+def _variance(mean: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """From a raw second moment; rounding may take it below zero."""
+    return (second - mean.square()).clamp(min=0)
+
+
+def _check_memory(memory: Remembered) -> None:
+    """Raise if the numbers cannot be moments over a stream."""
+    if memory.get("batches", 0) < 0:
+        raise ValueError(f"`batches` must be >= 0, got {memory['batches']}.")
+    for name in ("var", "second"):
+        if name in memory and bool((memory[name] < 0).any()):
+            raise ValueError(f"`{name}` must be >= 0.")
+
+
+class _Tracking(Statistics):
+    """Statistics whose memory is an average of moments."""
+
+    def settled(
+        self, memory: Remembered, source: Moments | None, shared: Remembered
+    ) -> Moments | None:
+        return tracked_moments(memory) or source
+
+    def judge(self, memory: Remembered) -> None:
+        _check_memory(memory)
+
+
+@dataclass(frozen=True)
+class Source(Statistics):
+    """The running statistics that the network was trained with (eq. 3)."""
+
+    @property
+    def uses_source(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def uses_batch(self) -> bool:  # noqa: D102
+        return False
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
+    ) -> tuple[Moments, Remembered]:
+        return _given(source), memory
+
+    def settled(  # noqa: D102
+        self, memory: Remembered, source: Moments | None, shared: Remembered
+    ) -> Moments:
+        return _given(source)
+
+
+@dataclass(frozen=True)
+class Batch(_Tracking):
+    """The current batch alone, as in training and in Tent.
+
+    It settles on the cumulative average of the batches seen, because a frozen network needs fixed
+    statistics.
+
+    Attributes:
+        unbiased: Normalise by the unbiased variance, as some public code does.
+    """
+
+    unbiased: bool = False
+
+    @property
+    def trusts_one_batch(self) -> bool:  # noqa: D102
+        return True
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
+    ) -> tuple[Moments, Remembered]:
+        batch = _unbiased(at.moments) if self.unbiased else at.moments
+        return batch, _average(memory, batch, _cumulative_weight(memory))
+
+
+@dataclass(frozen=True)
+class Running(_Tracking):
+    """Test-time running statistics (eq. 9).
+
+    Attributes:
+        momentum: Weight of the new batch; ``None`` averages all batches equally (cumulative).
+        start: Where an exponential average begins: at the first test ``"batch"`` (so that the
+            source has no part in it) or at the ``"source"`` statistics.
+        update: Whether a batch enters the average ``"before"`` it is normalised by it, or
+            ``"after"`` (a lag of one batch, as DELTA does; the first batch normalises itself).
+        average: Average variances (``"var"``, the paper), standard deviations (``"std"``, DELTA:
+            ``sqrt(v + eps)``), or raw second moments (``"total"``). Averaged variances lose the
+            variance *between* batches, which for batches of a few images is most of it.
+        unbiased: Store the unbiased variance, as native running buffers do.
+    """
+
+    momentum: float | None = None
+    start: Literal["batch", "source"] = "batch"
+    update: Literal["before", "after"] = "before"
+    average: Literal["var", "std", "total"] = "var"
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        if self.momentum is not None and not 0 < self.momentum <= 1:
+            raise ValueError(
+                f"`momentum` must be in (0, 1], or None to average all batches equally, "
+                f"got {self.momentum}."
+            )
+        _one_of("start", self.start, ("batch", "source"))
+        _one_of("update", self.update, ("before", "after"))
+        _one_of("average", self.average, ("var", "std", "total"))
+        if self.start == "source" and self.momentum is None:
+            raise ValueError(
+                "`start='source'` needs a `momentum`: the first batch of a cumulative average "
+                "has weight 1, so its start value is never used."
+            )
+
+    @property
+    def uses_source(self) -> bool:  # noqa: D102
+        return self.start == "source"
+
+    @property
+    def keeps_history(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def single_values(self) -> bool:  # type: ignore[override]  # noqa: D102
+        return self.average == "total"
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
+    ) -> tuple[Moments, Remembered]:
+        begun = "mean" in memory
+        if not begun and self.start == "source":
+            memory = {"mean": _given(source).mean, "var": _given(source).var, "batches": 0}
+        batch = _unbiased(at.moments) if self.unbiased else at.moments
+        after = self._updated(memory, batch, at.eps)
+        if self.update == "before":
+            return Moments(after["mean"], after["var"]), after
+        if not begun and self.start == "batch":
+            return at.moments, after
+        return Moments(memory["mean"], memory["var"]), after
+
+    def _updated(self, memory: Remembered, batch: Moments, eps: float) -> dict[str, Any]:
+        weight = self.momentum
+        if weight is None or "mean" not in memory:
+            weight = _cumulative_weight(memory)  # 1 for the first batch
+        if self.average == "var" or "mean" not in memory:
+            return _average(memory, batch, weight)
+        if self.average == "std":
+            roots = _average(
+                {**memory, "var": (memory["var"] + eps).sqrt()},
+                batch._replace(var=(batch.var + eps).sqrt()),
+                weight,
+            )
+            return {**roots, "var": roots["var"].square() - eps}
+        # Law of total variance: the mean of the variances, and the variance of the means.
+        off = batch.mean - memory["mean"]
+        after = _average(memory, batch, weight)
+        return {**after, "var": after["var"] + weight * (1 - weight) * off.square()}
+
+
+@dataclass(frozen=True)
+class Mixture(Statistics):
+    """``theta`` of the target and ``1 - theta`` of the source, on mean and variance (eq. 10).
+
+    With ``of=Running()`` it is the paper's theta-mixture of two dataset-level statistics; with
+    ``of=Batch()`` it is alpha-BN.
+    """
+
+    theta: float
+    of: Statistics = field(default_factory=Running)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, Statistics):
+            raise TypeError(f"`of` must be a Statistics object, got {self.of!r}.")
+        if not isinstance(self.theta, int | float) or not 0 <= self.theta <= 1:
+            raise ValueError(
+                f"`theta` is the weight of the target statistics and must be in [0, 1], "
+                f"got {self.theta!r}."
+            )
+
+    @property
+    def uses_source(self) -> bool:  # noqa: D102
+        return True
+
+    @property
+    def keeps_history(self) -> bool:  # noqa: D102
+        return self.of.keeps_history
+
+    @property
+    def trusts_one_batch(self) -> bool:  # noqa: D102
+        return self.of.trusts_one_batch
+
+    @property
+    def single_values(self) -> bool:  # type: ignore[override]  # noqa: D102
+        return self.of.single_values
+
+    def observe(  # noqa: D102
+        self, shared: Remembered, memory: Remembered, at: Measured
+    ) -> tuple[Any, Remembered]:
+        return self.of.observe(shared, memory, at)
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
+    ) -> tuple[Moments, Remembered]:
+        target, after = self.of.propose(memory, at, source, seen)
+        return _mixed(_given(source), target, self.theta), after
+
+    def settled(  # noqa: D102
+        self, memory: Remembered, source: Moments | None, shared: Remembered
+    ) -> Moments:
+        target = self.of.settled(memory, source, shared)
+        return _mixed(_given(source), target or _given(source), self.theta)
+
+    def judge(self, memory: Remembered) -> None:  # noqa: D102
+        self.of.judge(memory)
+
+
+@dataclass(frozen=True)
+class Prior(_Tracking):
+    """The source as a prior worth ``strength`` samples (Schneider et al. 2020).
+
+    With a batch of ``n`` samples the source weighs ``N / (N + n)``. It settles on the cumulative
+    average of the mixtures used.
+
+    Attributes:
+        strength: ``N``, in samples.
+        unbiased: Take the unbiased variance of the batch, as some public code does.
+    """
+
+    strength: float = 16.0
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < float("inf"):
+            raise ValueError(
+                f"`strength` is a number of samples, finite and >= 0, got {self.strength}."
+            )
+
+    @property
+    def uses_source(self) -> bool:  # noqa: D102
+        return True
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
+    ) -> tuple[Moments, Remembered]:
+        batch = _unbiased(at.moments) if self.unbiased else at.moments
+        if at.samples < 1:
+            raise ValueError("`at.samples` must be known to weigh the batch against the prior.")
+        used = _mixed(_given(source), batch, at.samples / (self.strength + at.samples))
+        return used, _average(memory, used, _cumulative_weight(memory))
+
+
+class _Seen(NamedTuple):
+    """What the first layer tells the others."""
+
+    weight: float
+    theta: float
+
+
+@dataclass(frozen=True)
+class Window(Statistics):
+    """A window over *samples* that grows with evidence and forgets when the first layer jumps.
+
+    Batch 1 and batch 200 mean the same: with ``n`` samples in the batch, the evidence is
+    ``S <- (1 - 1/size)^n S + n``, the batch weighs ``n / S``, and the target weighs
+    ``min(theta, S / (S + prior))`` against the source. Raw second moments are averaged, so the
+    variance between batches is not lost. When the first layer's moments move by more than ``jump``
+    times what is usual, ``forget`` of the evidence is kept, in all layers, before anything is
+    normalised.
+
+    Attributes:
+        theta: Weight of the target at most.
+        size: Samples that the window holds.
+        prior: Samples after which the target may weigh a half.
+        jump: How many times the usual distance is a jump; infinity turns it off.
+        forget: The share of the evidence that a jump leaves.
+    """
+
+    single_values: ClassVar[bool] = True
+
+    theta: float = 0.5
+    size: float = 2000.0
+    prior: float = 16.0
+    jump: float = 4.0
+    forget: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.theta, int | float) or not 0 <= self.theta <= 1:
+            raise ValueError(f"`theta` must be in [0, 1], got {self.theta!r}.")
+        for name, least in (("size", 1), ("prior", 0), ("jump", 0), ("forget", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
+        if self.forget > 1:
+            raise ValueError(f"`forget` is a share in [0, 1], got {self.forget}.")
+
+    @property
+    def uses_source(self) -> bool:  # noqa: D102
+        return self.theta < 1 or self.prior > 0
+
+    @property
+    def keeps_history(self) -> bool:  # noqa: D102
+        return True
+
+    def observe(  # noqa: D102
+        self, shared: Remembered, memory: Remembered, at: Measured
+    ) -> tuple[_Seen, Remembered]:
+        evidence, usual, n = shared.get("evidence", 0.0), shared.get("usual", -1.0), at.samples
+        kept, jumps = (1 - 1 / self.size) ** n, shared.get("jumps", 0)
+        before = tracked_moments(memory)
+        if before is not None and math.isfinite(self.jump):
+            moved = _distance(at.moments, before) * min(n, 64)
+            if usual >= 0 and moved > self.jump * usual:
+                kept, jumps = self.forget, jumps + 1
+            else:
+                usual = moved if usual < 0 else usual + 0.1 * (moved - usual)
+        evidence = kept * evidence + n
+        after = {"evidence": evidence, "usual": usual, "jumps": jumps}
+        return _Seen(n / evidence, self._weight(evidence)), after
+
+    def _weight(self, evidence: float) -> float:
+        """Of the target, which is trusted as evidence grows."""
+        return min(self.theta, evidence / (evidence + self.prior)) if evidence else 0.0
+
+    def propose(  # noqa: D102
+        self, memory: Remembered, at: Measured, source: Moments | None, seen: _Seen
+    ) -> tuple[Moments, Remembered]:
+        mean, second = at.moments.mean, at.moments.var + at.moments.mean.square()
+        if "mean" in memory:
+            mean = torch.lerp(memory["mean"], mean, seen.weight)
+            second = torch.lerp(memory["second"], second, seen.weight)
+        after = {"mean": mean, "second": second}
+        target = Moments(mean, _variance(mean, second))
+        return target if seen.theta == 1 else _mixed(_given(source), target, seen.theta), after
+
+    def settled(  # noqa: D102
+        self, memory: Remembered, source: Moments | None, shared: Remembered
+    ) -> Moments | None:
+        target, theta = tracked_moments(memory), self._weight(shared.get("evidence", 0.0))
+        if target is None:
+            return source
+        return target if theta == 1 else _mixed(_given(source), target, theta)
+
+    def judge(self, memory: Remembered) -> None:  # noqa: D102
+        _check_memory(memory)
+        if not 0 <= memory.get("evidence", 0.0) < math.inf:
+            raise ValueError(f"`evidence` must be >= 0, got {memory['evidence']}.")
+
+
+def _distance(batch: Moments, before: Moments) -> float:
+    """Mean over channels, of means and deviations, in units of the variance before."""
+    off = (batch.mean - before.mean).square() + (batch.var.sqrt() - before.var.sqrt()).square()
+    return float((off / (before.var + 1e-5)).mean())
+
+
+def _unbiased(batch: Moments) -> Moments:
+    if batch.values < 2:
+        raise ValueError("an unbiased variance needs at least 2 values per channel.")
+    return batch._replace(var=batch.var * (batch.values / (batch.values - 1)))
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}.")

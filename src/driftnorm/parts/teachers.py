@@ -1,0 +1,189 @@
+"""A teacher: a slow average of the parameters, which labels, and may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from driftnorm.parts.contract import (
+    Answer,
+    Cost,
+    Forward,
+    Part,
+    Serving,
+    Signal,
+    Step,
+    Update,
+    Values,
+    Whole,
+)
+
+__all__ = ["By", "SourceLogits", "Taught", "Teacher", "View"]
+
+
+@dataclass(frozen=True)
+class Teacher(Update):
+    """An exponential average of the parameters; they themselves pass through.
+
+    Attributes:
+        decay: Of the average, per step.
+        own_statistics: Whether it gathers statistics of its own, or normalises as the student.
+    """
+
+    decay: float = 0.999
+    own_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"`decay` must be in [0, 1], got {self.decay}.")
+
+    def values(self, step: Step) -> Values:
+        """The teacher's parameters: the source's at first."""
+        known: Values = step[self].get("values", step.start)
+        return known
+
+    def layers(self, step: Step) -> Mapping[str, Any] | None:
+        """Its own statistics, if it has any."""
+        return step[self].get("layers", {}) if self.own_statistics else None
+
+    def __call__(self, step: Step, values: Values) -> Values:  # noqa: D102
+        slow = {n: torch.lerp(v, values[n], 1 - self.decay) for n, v in self.values(step).items()}
+        step[self] = {**step[self], "values": slow}
+        return values
+
+    def look(self, step: Step, x: Tensor) -> Forward:
+        """The teacher's pass over some images."""
+        seen = step.run(x, values=self.values(step), mode="adapt", layers=self.layers(step))
+        if self.own_statistics:
+            step[self] = {**step[self], "layers": seen.proposed}
+        return seen
+
+
+@dataclass(frozen=True)
+class View(Part):
+    """Another look at images of any kind: shifted, mirrored, brightened and noised at random.
+
+    Works on the network's own input, whatever its normalisation: strengths are in units of the
+    batch's standard deviation.
+
+    Attributes:
+        shift: Pixels by which images are moved, at most, each way.
+        mirror: Whether to mirror half of them left to right.
+        brightness: Standard deviation of a factor around 1, per image.
+        noise: Standard deviation of what is added to each number.
+    """
+
+    shift: int = 2
+    mirror: bool = True
+    brightness: float = 0.1
+    noise: float = 0.05
+
+    def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
+        """The images, changed."""
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=draw).to(x)
+
+        shape = (len(x), *(1,) * (x.dim() - 1))
+        seen = x * (1 + self.brightness * normal(*shape)) + self.noise * x.std() * normal(*x.shape)
+        if x.dim() != 4:
+            return seen
+        if self.shift and min(x.shape[2:]) > self.shift:
+            down, right = torch.randint(-self.shift, self.shift + 1, (2,), generator=draw).tolist()
+            padded = F.pad(seen, (self.shift,) * 4, mode="reflect")
+            top, left = self.shift + down, self.shift + right
+            seen = padded[:, :, top : top + x.shape[2], left : left + x.shape[3]]
+        if self.mirror:
+            turned = (torch.rand(len(x), generator=draw) < 0.5).to(x.device).view(shape)
+            seen = torch.where(turned, seen.flip(3), seen)
+        return seen
+
+
+@dataclass(frozen=True)
+class SourceLogits(Signal):
+    """What the network as it was given says of the batch."""
+
+    @property
+    def cost(self) -> Cost:  # noqa: D102
+        return Cost(1)
+
+    def __call__(self, step: Step) -> Tensor:  # noqa: D102
+        return step.run(step.x, mode="source").logits
+
+
+@dataclass(frozen=True)
+class Taught(Signal):
+    """The teacher's logits; the mean over views where the source is unsure (CoTTA).
+
+    Attributes:
+        by: The teacher.
+        views: How many views are averaged.
+        confidence: Views are taken where the source's mean confidence is below this.
+        view: What a view is.
+    """
+
+    by: Teacher
+    views: int = 0
+    confidence: float = 0.92
+    view: View = View()
+
+    def __post_init__(self) -> None:
+        if self.views < 0:
+            raise ValueError(f"`views` must be >= 0, got {self.views}.")
+        if not 0 <= self.confidence <= 1:
+            raise ValueError(f"`confidence` must be in [0, 1], got {self.confidence}.")
+
+    @property
+    def cost(self) -> Cost:  # noqa: D102
+        return Cost(1) + (Cost(1 + self.views, bound=True) if self.views else Cost())
+
+    def check(self, recipe: Whole) -> None:  # noqa: D102
+        if self.by not in recipe.update:
+            raise ValueError(f"{self.by} teaches, so it must stand in `update` as well.")
+
+    def __call__(self, step: Step) -> Tensor:  # noqa: D102
+        plain = self.by.look(step, step.x).logits
+        if not self.views:
+            return plain
+        sure = F.softmax(step.run(step.x, mode="source").logits.float(), dim=1).amax(dim=1).mean()
+        if float(sure) >= self.confidence:
+            return plain
+        draw = step.random(self)
+        looks = [self.by.look(step, self.view(step.x, draw)).logits for _ in range(self.views)]
+        return torch.stack(looks).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class By(Answer):
+    """The teacher answers.
+
+    Attributes:
+        teacher: Who.
+        live: What it said of this batch already; without it, the teacher is asked as the student
+            was, by one more pass.
+    """
+
+    teacher: Teacher
+    live: Signal | None = None
+
+    @property
+    def cost(self) -> Cost:  # noqa: D102
+        return Cost(0 if self.live is not None else 1)
+
+    def check(self, recipe: Whole) -> None:  # noqa: D102
+        if self.teacher not in recipe.update:
+            raise ValueError(f"{self.teacher} answers, so it must stand in `update` as well.")
+
+    def serving(self, step: Step) -> Serving:  # noqa: D102
+        return Serving(self.teacher.values(step), self.teacher.layers(step))
+
+    def __call__(self, step: Step, logits: Tensor) -> Tensor:  # noqa: D102
+        if step.frozen:
+            return logits
+        seen = self.teacher.look(step, step.x).logits if self.live is None else step.ask(self.live)
+        return torch.as_tensor(seen)

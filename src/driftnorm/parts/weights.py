@@ -1,0 +1,75 @@
+"""How much each sample counts; thresholds are shares of ln K, the highest entropy there is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from driftnorm.parts.contract import Step, Weight
+from driftnorm.parts.losses import softmax_entropy
+
+__all__ = ["Diverse", "Reliable"]
+
+
+@dataclass(frozen=True)
+class Reliable(Weight):
+    """Drop samples whose entropy is not below ``margin * ln K``; the surer, the heavier (EATA).
+
+    Attributes:
+        margin: As a share of ln K.
+        weigh: Whether those kept weigh ``exp(margin * ln K - H)``, or 1 as in SAR.
+    """
+
+    margin: float = 0.4
+    weigh: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin <= 1:
+            raise ValueError(f"`margin` is a share of ln K in (0, 1], got {self.margin}.")
+
+    def __call__(self, step: Step, weights: Tensor) -> Tensor:  # noqa: D102
+        entropy = softmax_entropy(step.logits.detach())
+        limit = self.margin * math.log(step.logits.shape[1])
+        kept = (entropy < limit).to(weights.dtype)
+        return weights * kept * (torch.exp(limit - entropy) if self.weigh else 1.0)
+
+
+@dataclass(frozen=True)
+class Diverse(Weight):
+    """Drop samples whose prediction is too much like the average one so far (EATA).
+
+    Kept where ``|cos(pbar, p)| < similarity``; ``pbar`` is an exponential average over batches of
+    the mean prediction of the samples kept, by the parts before and by this one. The first batch
+    has nothing to be like.
+
+    Attributes:
+        similarity: The cosine from which a sample says nothing new.
+        decay: Of the average.
+    """
+
+    similarity: float = 0.05
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.similarity <= 1:
+            raise ValueError(f"`similarity` is a cosine in (0, 1], got {self.similarity}.")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"`decay` must be in [0, 1), got {self.decay}.")
+
+    def __call__(self, step: Step, weights: Tensor) -> Tensor:  # noqa: D102
+        p = F.softmax(step.logits.detach(), dim=1)
+        mean = step[self].get("mean")
+        if mean is not None:
+            shape = (1, -1) + (1,) * (p.dim() - 2)
+            like = F.cosine_similarity(mean.view(shape), p, dim=1).abs()
+            weights = weights * (like < self.similarity)
+        kept = weights > 0
+        if bool(kept.any()):
+            now = p.movedim(1, -1)[kept].mean(dim=0)
+            after = now if mean is None else self.decay * mean + (1 - self.decay) * now
+            step[self] = {"mean": after}
+        return weights
