@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test parity lint types bench docs clean
+.PHONY: help demo test parity mutants lint types bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -59,6 +59,9 @@ test: $(STAMPS)/dev $(STAMPS)/chromium ## Run all tests (set DRIFTNORM_SHARED an
 parity: $(STAMPS)/dev ## Compare the corruptions with PyPI's imagecorruptions-imaug (installs it)
 	@$(PIP) --editable '.[parity]'
 	@$(BIN)/python -m pytest tests/shifts/test_parity.py
+
+mutants: $(STAMPS)/dev ## Break one rule of the engine at a time, and check that the tests notice (20 minutes)
+	@$(BIN)/python tests/mutants.py
 
 lint: $(STAMPS)/dev ## Check style
 	@$(BIN)/ruff check && $(BIN)/ruff format --check

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driftnorm.methods import build
+from driftnorm.methods import build, options_of
 from driftnorm.parts.layers import First, Last
 from driftnorm.recipe import Recipe
 
@@ -30,10 +30,10 @@ class MethodSpec:
         return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.options)}"
 
     def with_defaults(self, defaults: tuple[tuple[str, Any], ...]) -> MethodSpec:
-        """The same with these options as well, where it does not have its own."""
-        return replace(
-            self, options=tuple(sorted({**dict(defaults), **dict(self.options)}.items()))
-        )
+        """The same with these options as well, where it takes them and does not have its own."""
+        known = options_of(self.name)
+        taken = {key: value for key, value in defaults if key in known}
+        return replace(self, options=tuple(sorted({**taken, **dict(self.options)}.items())))
 
     def with_options(self, options: Mapping[str, Any]) -> MethodSpec:
         """The same with these options in place of its own."""

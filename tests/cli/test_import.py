@@ -1,0 +1,62 @@
+"""Methods of one's own on the command line: ``--import MODULE``, and entry points."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from driftnorm import methods
+
+OWN = """
+import driftnorm
+from driftnorm.parts import Running
+
+def slow(*, momentum: float = 0.01) -> driftnorm.Recipe:
+    \"\"\"Running statistics.\"\"\"
+    return driftnorm.Recipe(statistics=Running(momentum=momentum), gradient="detached")
+
+METHOD = driftnorm.register(
+    driftnorm.Method("slow-bn", slow, paper="-", summary="mine", helps="-", hurts="-")
+)
+"""
+
+
+def driftnorm_command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "driftnorm", *words], cwd=folder, capture_output=True, text=True
+    )
+
+
+def test_a_module_of_the_current_folder_registers_methods(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    done = driftnorm_command("methods", "--import", "mine", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "slow-bn" in done.stdout
+    assert "importing mine, also from the current folder" in done.stderr
+    without = driftnorm_command("methods", "--json", folder=tmp_path)
+    assert "slow-bn" not in without.stdout
+
+
+def test_a_module_that_is_not_there(tmp_path: Path) -> None:
+    for words in (("--import", "nowhere"), ("--import",)):
+        done = driftnorm_command("methods", *words, folder=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith("driftnorm: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_installed_packages_offer_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "offered.py").write_text(
+        OWN.replace("driftnorm.register(", "(").replace("slow-bn", "offered")
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("offered", "offered:METHOD", "driftnorm.methods")
+    monkeypatch.setattr(methods, "entry_points", lambda group: [point])
+    monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
+    monkeypatch.setattr(methods, "_loaded", set())
+    assert "offered" in methods.known_methods()
+    assert methods.build("offered", {"momentum": 0.5}).statistics.momentum == 0.5
