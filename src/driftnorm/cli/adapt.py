@@ -21,8 +21,7 @@ from driftnorm.cli._places import check_places
 from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, open_inputs, open_labels
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.checkpoint_files import weights_hash
-from driftnorm.models.opener import save_adapted
+from driftnorm.models.adapted import check_rebuilt, save_adapted
 from driftnorm.streams.run import Outcome, Plan, Snapshot, adapt_stream
 from driftnorm.streams.saved_run import load_adapter, save_adapter
 
@@ -103,9 +102,10 @@ def adapt(
         },
     )
     spec = parse_method(method)
-    opened = network.open(model)
-    if bake is not None and opened.architecture is None:
-        raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
+    console = Console(stderr=True, quiet=quiet)
+    opened = network.open(model, console)
+    if bake is not None:
+        check_rebuilt(opened)
     inputs = open_inputs(data)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     # With a seed, even a network that draws random numbers answers the same after a restart.
@@ -125,13 +125,12 @@ def adapt(
         "guard": guard,
         "batch_size": batch_size,
         "device": network.device,
-        "network": weights_hash(opened.network.state_dict())[:12],
+        "network": opened.digest[:12],
         "preprocessing": opened.preprocessing.to_mapping(),
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
     plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
     _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
-    console = Console(stderr=True, quiet=quiet)
     with Bar(console) as bar, stop_requests() as should_stop:
         outcome = adapt_stream(
             adapter,

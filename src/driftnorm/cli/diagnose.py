@@ -64,13 +64,13 @@ def diagnose(
     as_json
         Print everything as JSON.
     """
-    opened = network.open(model)
+    aside = Console(stderr=True, quiet=quiet)
+    opened = network.open(model, aside)
     inputs = open_inputs(data)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     batches = SampledBatches(
         inputs, opened.preprocessing, truth, batch_size=batch_size, limit=limit
     )
-    aside = Console(stderr=True)
     with Bar(aside) as bar:
         found = diagnose_network(
             opened.network,
