@@ -86,8 +86,9 @@ def test_a_messy_folder(home: Path, messy: Path) -> None:
     assert sum(record["classes"].values()) == record["labelled"] == 297
     assert len(record["entropy"]) == len(record["online_error"]) == 19
     counted = {who: sum(c for c, _, _ in bins) for who, bins in record["reliability"].items()}
-    assert counted == {"source": 110, "adapted": 297}
-    assert record["compared"] == 110  # batches of 16, until there are 96; two were broken
+    assert counted == {"source": 297, "adapted": 297}
+    assert record["compared"] == record["sample"] == 297  # all that have a label and could be read
+    assert record["sample_accuracy_adapted"] == record["accuracy"]
     assert len(record["examples"]) == min(record["compared_changed"], 12)
     assert all(e["image"].startswith("data:image/jpeg;base64,") for e in record["examples"])
 

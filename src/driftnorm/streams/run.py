@@ -277,14 +277,16 @@ class _Session:
         return sum(entropies) / len(entropies) if entropies else float("nan")
 
     def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
-        """Now and then, put the source's answers to some of the same images beside ours."""
+        """Put the source's answers beside ours: to all labelled batches, else to a sample."""
         comparison, last = self.state.comparison, self.adapter.last
         asked = None if last is None else last.source  # by the guard: it need not be asked again
-        if asked is None:
-            if not comparison.wants(self.state.position):
-                return
+        labelled = any(label is not None for _, _, label in shown)
+        wanted = len(x) if labelled else COMPARED_IMAGES
+        if asked is None and not labelled and not comparison.wants(self.state.position):
+            return
+        if asked is None or (labelled and len(asked) < wanted):
             with torch.no_grad():
-                asked = self.source(x[:COMPARED_IMAGES])
+                asked = self.source(x[:wanted])
         plain = read_answers(asked)
         comparison.add(shown[: len(plain)], plain, self.plan.classes)
 
