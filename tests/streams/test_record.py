@@ -22,7 +22,7 @@ from driftnorm.models import Normalized
 from driftnorm.streams.comparison import COMPARED_IMAGES, ENOUGH, SHARE, Comparison
 from driftnorm.streams.drift_log import MOST_POINTS, DriftCourse
 from driftnorm.streams.predictions import Answer
-from driftnorm.streams.run import Plan, adapt_stream
+from driftnorm.streams.run import Outcome, Plan, adapt_stream
 from driftnorm.views.report.heat import heat_grid
 from driftnorm.views.report.page import make_report
 
@@ -238,7 +238,8 @@ def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:
     np.save(home / "x.npy", drifting(96))
     plan = Plan(home / "a.csv", WANTED, CLASSES, {"method": "bn"}, batch_size=32)
     adapter = driftnorm.adapt(network, "bn", seed=0)  # its guard audits the first three batches
-    outcome = adapt_stream(adapter, alone, open_inputs(home / "x.npy"), plan)
+    *_, outcome = adapt_stream(adapter, alone, open_inputs(home / "x.npy"), plan)
+    assert isinstance(outcome, Outcome)
     assert outcome.record["compared"] == 96
 
 

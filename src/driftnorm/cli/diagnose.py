@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +12,16 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._fitting import fitted
+from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
+from driftnorm.diagnosis.findings import ORDERS, find_cost_of_order
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.diagnosis.trial import METHODS, Batch
-from driftnorm.images import open_inputs, open_labels
+from driftnorm.errors import DataError
+from driftnorm.images import Inputs, Shuffled, open_labels
 
 __all__ = ["diagnose"]
 
@@ -37,6 +42,7 @@ def diagnose(
     labels: str | None = None,
     methods: Annotated[list[str] | None, Many, Tried] = None,
     batch_size: int = 64,
+    shuffle: Shuffle = None,
     limit: int = 1280,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -56,9 +62,9 @@ def diagnose(
         numbers, the word folders (an image's first folder is its class), or the word own (the array
         labels of an .npz, the .cls files of a .tar).
     batch_size
-        Images a batch; as you would adapt.
+        Images per batch; as you would adapt.
     limit
-        Look at so many images, in whole batches from all over the data.
+        Look at at most this many images, in whole batches from all over the data.
     quiet
         Print the verdict alone.
     as_json
@@ -66,12 +72,13 @@ def diagnose(
     """
     aside = Console(stderr=True, quiet=quiet)
     opened = network.open(model, aside)
-    inputs = open_inputs(data)
-    truth = None if labels is None else open_labels(labels, opened.classes, inputs)
-    batches = SampledBatches(
-        inputs, opened.preprocessing, truth, batch_size=batch_size, limit=limit
-    )
-    with Bar(aside) as bar:
+    inputs = open_images(data, seed_of(shuffle))
+
+    def look(at: Inputs, bar: Bar) -> tuple[Diagnosis, SampledBatches]:
+        truth = None if labels is None else open_labels(labels, opened.classes, at)
+        batches = SampledBatches(
+            at, opened.preprocessing, truth, batch_size=batch_size, limit=limit
+        )
         found = diagnose_network(
             opened.network,
             _shown(batches, bar, network.device),
@@ -79,6 +86,15 @@ def diagnose(
             most_batches=limit // batch_size,
             folders=batches.folders,
         )
+        return found, batches
+
+    with Bar(aside) as bar:
+        found, batches = look(inputs, bar)
+        if any(finding.kind in ORDERS for finding in found.findings):
+            with suppress(DataError):  # of data that cannot be shuffled
+                shuffled, _ = look(Shuffled(inputs), bar)
+                cost = find_cost_of_order(found.run, shuffled.run)
+                found = replace(found, findings=(*found.findings, cost))
     for name, reason in batches.unreadable[:MOST_QUOTED]:
         _say(aside, f"unreadable: {name!r}: {reason}")
     if len(batches.unreadable) > MOST_QUOTED:

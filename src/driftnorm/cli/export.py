@@ -17,12 +17,12 @@ from torch import Tensor
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
+from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
 from driftnorm.cli._places import check_places
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.errors import DriftnormWarning
-from driftnorm.images import open_inputs
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted, written_beside
 from driftnorm.models.opener import Model
@@ -54,6 +54,7 @@ def export(
     method: str = "gprebn",
     form: Form | None = None,
     batch_size: int = 64,
+    shuffle: Shuffle = None,
     limit: int | None = None,
     tolerance: float = 1e-3,
     network: Shared = DEFAULTS,
@@ -79,9 +80,9 @@ def export(
     form
         safetensors (a driftnorm checkpoint), torch-export or onnx, both with a free batch size.
     batch_size
-        Images a batch.
+        Images per batch.
     limit
-        Adapt to so many images, in whole batches from all over the data; default: to all.
+        Adapt to at most this many images, in whole batches from all over the data; default: to all.
     tolerance
         Largest difference of the logits that is accepted, as a share of their size.
     quiet
@@ -114,7 +115,10 @@ def export(
             # With a state, the images are only for the comparison.
             size, most = (batch_size, limit) if state is None else (CHECKED_IMAGES, CHECKED_IMAGES)
             batches = SampledBatches(
-                open_inputs(data), opened.preprocessing, batch_size=size, limit=most
+                open_images(data, seed_of(shuffle)),
+                opened.preprocessing,
+                batch_size=size,
+                limit=most,
             )
             example = _seen(batches, bar, network.device, adapter if state is None else None)
         adapter.freeze().to("cpu")  # where files are written and compared

@@ -3,12 +3,14 @@
 from driftnorm.images.collate import as_batch, in_batches
 from driftnorm.images.labels import Labels, open_labels
 from driftnorm.images.opener import open_inputs
+from driftnorm.images.shuffled import Shuffled
 from driftnorm.images.stream import Inputs, Item, Survey
 
 __all__ = [
     "Inputs",
     "Item",
     "Labels",
+    "Shuffled",
     "Survey",
     "as_batch",
     "in_batches",

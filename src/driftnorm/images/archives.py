@@ -5,11 +5,11 @@ from __future__ import annotations
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from typing_extensions import Self
 
@@ -42,8 +42,6 @@ class _Member(tarfile.TarInfo):
 class Archive(Inputs):
     """The pictures of a tar archive in its own order; other members are left out."""
 
-    kind: ClassVar[str] = "archive"
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         try:
@@ -61,6 +59,10 @@ class Archive(Inputs):
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
         """The pictures; an archive that ends too soon has an unreadable last one."""
         return islice(self._members(starting_at), starting_at, None)
+
+    def by_position(self) -> Sequence[Raw]:
+        """Where each picture is; a compressed archive has no such places."""
+        return super().by_position() if self._compressed else [*self.raw()]
 
     def survey(self) -> Survey:
         """Only reading the whole archive would tell."""

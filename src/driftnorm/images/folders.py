@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from driftnorm.errors import DataError
 from driftnorm.images.contents import PICTURE_SUFFIXES, Raw, Unreadable, is_picture_name
 from driftnorm.images.stream import Inputs, Survey, last_change
 
-__all__ = ["Folder", "Listing"]
+__all__ = ["Folder", "Listing", "changed_file"]
 
 Identity: TypeAlias = tuple[int, int]  # device and inode: the same folder under any name
 
@@ -22,8 +22,6 @@ class Folder(Inputs):
 
     Links to folders are followed, except back into a folder that they are in.
     """
-
-    kind: ClassVar[str] = "folder"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -38,9 +36,13 @@ class Folder(Inputs):
         found = (Raw(name, content) for name, content, wanted in self._walk() if wanted)
         return islice(found, starting_at, None)
 
+    def by_position(self) -> Sequence[Raw]:
+        """The names of all pictures."""
+        return [*self.raw()]
+
     def changed_since(self, moment: float, count: int) -> str | None:
         """The first of so many pictures that was changed after the moment."""
-        return _changed_file(self.raw(), moment, count)
+        return changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
         """Count the files by their names."""
@@ -88,8 +90,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 class Listing(Inputs):
     """A text file with one path a line; relative ones start at the list's own folder."""
 
-    kind: ClassVar[str] = "list"
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with path.open("rb") as stream:
@@ -107,9 +107,13 @@ class Listing(Inputs):
         listed = (Raw(line, _place(home, line)) for line in self._lines())
         return islice(listed, starting_at, None)
 
+    def by_position(self) -> Sequence[Raw]:
+        """All lines."""
+        return [*self.raw()]
+
     def changed_since(self, moment: float, count: int) -> str | None:
         """The list, or the first of so many pictures, if it was changed after the moment."""
-        return super().changed_since(moment, count) or _changed_file(self.raw(), moment, count)
+        return super().changed_since(moment, count) or changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
         """Count the lines that are not blank."""
@@ -123,7 +127,8 @@ class Listing(Inputs):
                     yield entry
 
 
-def _changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+def changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+    """The name of the first of so many pictures in files that was changed after a moment."""
     for name, content in islice(pictures, count):
         if isinstance(content, Path) and last_change(content) > moment:
             return name

@@ -40,6 +40,12 @@ class Labels:
         self._by_position = by_position or ()
         self._by_folder = by_folder
 
+    def reordered(self, order: Sequence[int] | None) -> Labels:
+        """The same labels for images in another order; None is their own."""
+        if order is None or not self._by_position:
+            return self
+        return Labels(by_position=[self._by_position[place] for place in order])
+
     def of(self, name: str, position: int) -> int | None:
         """The class number of an image; None if it is not known."""
         if self._by_folder is not None:
@@ -86,7 +92,7 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
                 f"`--labels` {file} must hold one class number for each of the {images:,} images, "
                 f"in their order ({UNKNOWN} where it is unknown); it holds {len(numbered):,}."
             )
-        labels = Labels(by_position=numbered)
+        labels = Labels(by_position=numbered).reordered(inputs.order)
         return _checked(labels, inputs, f"{file} holds no class numbers")
     named = _from_csv(file, numbers)
     return _checked(Labels(by_name=named), inputs, f"{file} has names such as {_some([*named])}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "Course",
     "PredictionsFile",
     "Tally",
+    "copy_in_order",
     "empty_bins",
     "place_in_bin",
     "read_answers",
@@ -118,6 +120,39 @@ class PredictionsFile:
             self._stream.write(data)
             self._stream.flush()
         self.length += len(data)
+
+
+def copy_in_order(path: Path, out: Path, order: Sequence[int]) -> None:
+    """Write a file's rows so that the one at place ``i`` comes to ``order[i]``.
+
+    Args:
+        path: What a `PredictionsFile` wrote.
+        out: The new file; it appears whole or not at all.
+        order: The places; as many as there are rows.
+    """
+    ends = [0]
+    with path.open("rb") as stream:
+        quotes = length = 0
+        for line in stream:
+            quotes += line.count(b'"')
+            length += len(line)
+            if quotes % 2 == 0:  # or the line break is within a name
+                ends.append(length)
+    if len(ends) != len(order) + 2:
+        raise DataError(
+            f"{path} has {len(ends) - 2:,} rows, but there are {len(order):,} images: it was "
+            "changed. Start over with `--fresh`."
+        )
+    row_of = {place: row for row, place in enumerate(order, start=1)}
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with naming(out), path.open("rb") as stream, temporary.open("wb") as sorted_rows:
+            for row in (0, *(row_of[place] for place in range(len(order)))):
+                stream.seek(ends[row])
+                sorted_rows.write(stream.read(ends[row + 1] - ends[row]))
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _quoted(text: str) -> str:
