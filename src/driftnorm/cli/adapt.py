@@ -72,8 +72,8 @@ def adapt(
     labels
         Only to report accuracy, for which the source is asked about every labelled image too: a
         CSV file with the columns name and label, an .npy of class numbers, the word folders (an
-        image's first folder is its class), or the word own (the array labels of an .npz, the .cls
-        files of a .tar).
+        image's first folder is its class) or parents (the folder that it lies in is), or the word
+        own (the array labels of an .npz, the .cls files of a .tar).
     guard
         What to do when adaptation does harm: warn, reset, freeze or off.
     load_state

@@ -59,8 +59,8 @@ def diagnose(
         array, or a .tar of pictures.
     labels
         To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
-        numbers, the word folders (an image's first folder is its class), or the word own (the array
-        labels of an .npz, the .cls files of a .tar).
+        numbers, the word folders (an image's first folder is its class) or parents (the folder that
+        it lies in is), or the word own (the array labels of an .npz, the .cls files of a .tar).
     batch_size
         Images per batch; as you would adapt.
     limit
