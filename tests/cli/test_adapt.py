@@ -26,6 +26,7 @@ from torch import nn
 
 import driftnorm
 from driftnorm import cli
+from driftnorm._internal.csv_cells import safe_cell, text_of_cell
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint
@@ -542,7 +543,7 @@ def test_lines_say_to_the_csv_module_what_its_own_would(tmp_path: Path) -> None:
         if answer.choice is not None:
             numbers = (round(answer.confidence, 6), abs(round(answer.entropy, 6)))
             cells = (answer.choice, classes[answer.choice], *numbers, "")
-        writer.writerow((name, *cells))
+        writer.writerow((safe_cell(name), *cells))
     ours, theirs = (
         [*csv.reader(io.StringIO(lines, newline=""), quoting=csv.QUOTE_NONNUMERIC)]
         for lines in ((tmp_path / "x.csv").read_bytes().decode(), text.getvalue())
@@ -552,6 +553,7 @@ def test_lines_say_to_the_csv_module_what_its_own_would(tmp_path: Path) -> None:
 
 def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
     names = ["a\nb", "a\r\nb", "c\rd", 'q"q', "x,y", " s ", "=1+1", "☃", "", "'"]
+    assert [name for name in names if safe_cell(name) != name] == ["=1+1"]
     file = PredictionsFile(tmp_path / "x.csv", 0, CLASSES)
     file.append(names[:5], [Answer(i % 4, 0.5, 0.25) for i in range(5)])
     length = file.length
@@ -564,10 +566,35 @@ def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
     assert file.length == (tmp_path / "x.csv").stat().st_size
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as stream:
         found = [*csv.DictReader(stream)]
-    assert [row["name"] for row in found] == [*names, "bad-\\udcff"]
+    assert [text_of_cell(row["name"]) for row in found] == [*names, "bad-\\udcff"]
     assert [row["class_name"] for row in found[:5]] == [CLASSES[i % 4] for i in range(5)]
-    assert [row["error"] for row in found[5:10]] == names[5:]
+    assert [text_of_cell(row["error"]) for row in found[5:10]] == names[5:]
     assert found[-1]["entropy"] == "0.000000"
+
+
+FORMULAS = ['=HYPERLINK("x","y").png', "+1.png", "-2.png", "@SUM(A1).png", "\t=1.png"]
+FORMULAS += ["\r=1.png", "\n=1.png", "＝1.png", "'=1.png", "''+1.png"]
+
+
+def test_no_cell_is_a_formula_and_the_names_can_be_had_again(home: Path) -> None:
+    folder = home / "pictures"
+    folder.mkdir()
+    for name, image in zip(FORMULAS, drifting(len(FORMULAS)), strict=True):
+        Image.fromarray(image).save(folder / name)
+    (home / "classes.json").write_text(json.dumps(["=A1", "+b", "-c", "@d"]))
+    run(home, folder, "a.csv")
+    with (home / "a.csv").open(newline="", encoding="utf-8") as stream:
+        found = [*csv.DictReader(stream)]
+    cells = [cell for row in found for cell in (row["name"], row["class_name"], row["error"])]
+    assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝"))]
+    assert sorted(text_of_cell(row["name"]) for row in found) == sorted(FORMULAS)
+    assert {text_of_cell(row["class_name"]) for row in found} <= {"=A1", "+b", "-c", "@d"}
+    # Its names can be used for labels.
+    lines = ["name,label", *(f'"{row["name"].replace(chr(34), chr(34) * 2)}",0' for row in found)]
+    (home / "labels.csv").write_text("\n".join(lines), encoding="utf-8", newline="")
+    inputs = open_inputs(folder)
+    labels = open_labels(str(home / "labels.csv"), ["=A1", "+b", "-c", "@d"], inputs)
+    assert [labels.of(raw.name, 0) for raw in inputs.raw()] == [0] * len(FORMULAS)
 
 
 def test_answers() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.csv_cells import text_of_cell
 from driftnorm.errors import DataError
 from driftnorm.images.contents import check_regular
 from driftnorm.images.npy import open_npy
@@ -267,7 +268,8 @@ def _from_rows(
         number = _number(label, numbers, where)
         if found.setdefault(name, number) != number:
             raise DataError(f"{where}: {name!r} has another label in an earlier line.")
-    return found
+    # Names may be those that `adapt` wrote, and that stand there as no spreadsheet runs them.
+    return {text_of_cell(name): number for name, number in found.items()} | found
 
 
 def _number(label: str, numbers: Mapping[str, int], where: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from driftnorm._internal.csv_cells import safe_cell
 from driftnorm._internal.files import naming
 from driftnorm.errors import DataError
 
@@ -70,7 +71,8 @@ def read_answers(logits: Any) -> list[Answer]:
 class PredictionsFile:
     r"""A CSV file that grows batch by batch, and can be cut back to an earlier length.
 
-    Always valid UTF-8: bytes of a file's name that are not are written as ``\udcXX``.
+    Always valid UTF-8: bytes of a file's name that are not are written as ``\udcXX``. A text that a
+    spreadsheet would run has an apostrophe before it.
 
     Args:
         path: The file.
@@ -156,8 +158,8 @@ def copy_in_order(path: Path, out: Path, order: Sequence[int]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """Fit for a CSV file, whatever commas, quotes and line breaks it holds."""
-    escaped = text.replace('"', '""')
+    """Fit for a CSV file, whatever commas, quotes, line breaks and formulas it holds."""
+    escaped = safe_cell(text).replace('"', '""')
     return f'"{escaped}"'
 
 
