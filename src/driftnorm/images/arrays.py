@@ -85,7 +85,7 @@ class ArrayFile(Inputs):
                 try:
                     data = stream.read(size)
                 except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                    why = f"the file cannot be read on: {error}"
+                    why = f"the rest of the file cannot be read: {error}"
                     yield Raw(str(position), Unreadable(why, and_more=True))
                     return
                 if len(data) < size:

@@ -8,15 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from driftnorm.errors import DataError
-
 __all__ = [
     "PICTURE_SUFFIXES",
     "Content",
     "Raw",
     "Segment",
     "Unreadable",
-    "check_regular",
     "is_picture_name",
 ]
 
@@ -49,15 +46,6 @@ class Unreadable(NamedTuple):
 
 
 Content: TypeAlias = Path | Segment | bytes | npt.NDArray[Any] | Unreadable
-
-
-def check_regular(path: Path, flag: str) -> None:
-    """Refuse what is neither a file nor a folder: opening a pipe may wait for ever."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(
-            f"`{flag}` {path} is a pipe, a socket or a device, which cannot be read twice: save "
-            "its content in a file."
-        )
 
 
 class Raw(NamedTuple):

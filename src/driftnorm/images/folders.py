@@ -53,30 +53,48 @@ class Folder(Inputs):
         return Survey(wanted, left_out)
 
     def _walk(self) -> Iterator[tuple[str, Path | Unreadable, bool]]:
-        return _files_below(self.path, "", frozenset())
+        return _files_below(self.path)
 
 
-def _files_below(
-    folder: Path, prefix: str, around: frozenset[Identity]
-) -> Iterator[tuple[str, Path | Unreadable, bool]]:
+def _files_below(root: Path) -> Iterator[tuple[str, Path | Unreadable, bool]]:
     """Name, place, and whether it is a picture, of each file; lazily, one folder at a time."""
-    try:
-        facts = os.stat(folder)
-        here = (facts.st_dev, facts.st_ino)
-        if here in around:
+    # The folders that lead to where we are, each with what is left of it; no recursion, so that
+    # folders may be nested as deep as the system allows.
+    trail: list[tuple[str, Iterator[str]]] = []
+    around: dict[str, Identity] = {}
+    entered = ""
+    while True:
+        folder = root / entered
+        try:
+            facts = os.stat(folder)
+            here = (facts.st_dev, facts.st_ino)
+            if here not in around.values():
+                around[entered] = here
+                trail.append((entered, iter(_sorted_names(folder))))
+        except OSError as error:
+            why = f"the folder cannot be listed: {error.strerror}"
+            yield entered, Unreadable(why, and_more=True), True
+        deeper = None
+        while trail and deeper is None:
+            prefix, names = trail[-1]
+            name = next(names, None)
+            if name is None:
+                trail.pop()
+                del around[prefix]
+            elif name.endswith("/"):
+                deeper = prefix + name
+            else:
+                yield prefix + name, root / (prefix + name), is_picture_name(name)
+        if deeper is None:
             return
-        with os.scandir(folder) as entries:
-            # A folder's files compare with its neighbours as whole paths do.
-            names = sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
-    except OSError as error:
-        why = f"the folder cannot be listed: {error.strerror}"
-        yield prefix, Unreadable(why, and_more=True), True
-        return
-    for name in names:
-        if name.endswith("/"):
-            yield from _files_below(folder / name, prefix + name, around | {here})
-        else:
-            yield prefix + name, folder / name, is_picture_name(name)
+        entered = deeper
+
+
+def _sorted_names(folder: Path) -> list[str]:
+    """What is in a folder, hidden ones left out; folders end in a slash."""
+    with os.scandir(folder) as entries:
+        # A folder's files compare with its neighbours as whole paths do.
+        return sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

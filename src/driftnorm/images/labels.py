@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from driftnorm._internal.csv_cells import text_of_cell
+from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
-from driftnorm.images.contents import check_regular
 from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
 from driftnorm.models._vision import import_timm

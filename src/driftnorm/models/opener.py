@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
 from driftnorm.models._files import read_any
@@ -194,7 +195,8 @@ def _check_trained(spec: str) -> None:
 
 
 def read_class_names(path: PathLike) -> tuple[str, ...]:
-    """Reads class names from a text file, one a line, or from a JSON list."""
+    """Reads class names from a text file, one per line, or from a JSON list."""
+    check_regular(Path(path), "--classes")
     text = Path(path).read_text(encoding="utf-8-sig")
     names: Any = [line.strip() for line in text.splitlines() if line.strip()]
     if text.lstrip().startswith("["):
