@@ -76,6 +76,21 @@ def test_ctrl_c_ends_within_a_batch(networks: str, tmp_path: Path, workers: str)
     assert not [*RowStore(out).failures()]
 
 
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    data, out = write_data(tmp_path / "small.npz", 3000), tmp_path / "out"
+    command = [*DRIFTNORM, "corrupt", data, str(out), "--workers", "2", "--frost", "procedural"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 90
+    while not [*out.rglob("*.npy")] and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.05)
+    running.terminate()
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert errors.split("\n") == ["", "stopped; what was finished is kept.", ""]
+
+
 def test_a_dead_worker_costs_its_own_cells_only(networks: str, tmp_path: Path) -> None:
     data, out = write_data(tmp_path / "small.npz"), tmp_path / "out"
     words = ["bench", "robustness", "--data", data, "--model", "networks:deadly", "--out", out]

@@ -50,10 +50,11 @@ class Bar:
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
         """Show the state of things."""
+        now = time.monotonic()
         if self._log is None:
             self._progress.update(self._task, description=text, completed=done, total=total)
-        elif time.monotonic() - self._logged >= SECONDS_BETWEEN_LINES:
-            self._logged = time.monotonic()
+        elif now - self._logged >= SECONDS_BETWEEN_LINES:
+            self._logged = now
             of = "" if total is None else f" of {total / self._unit:,.0f}"
             line = f"{text}: {done / self._unit:,.0f}{of}{self._suffix}"
             self._log.print(line, markup=False, highlight=False, soft_wrap=True)

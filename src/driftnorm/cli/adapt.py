@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ from driftnorm.adapter.guard import Policy
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
-from driftnorm.cli._places import check_places
+from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
@@ -95,9 +94,10 @@ def adapt(
     """
     arguments, seed = dict(locals()), seed_of(shuffle)
     arguments["shuffle"] = None if seed is None else [seed]
-    _prepare_places(save_state, bake)
+    _check_bake(bake)
+    written = {"--out": out, "--save-state": save_state, "--bake": bake}
     check_places(
-        {"--out": out, "--save-state": save_state, "--bake": bake},
+        written,
         {
             "MODEL": model,
             "DATA": data,
@@ -137,6 +137,7 @@ def adapt(
     }
     plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
     _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
+    make_folders(written, console)
     events = adapt_stream(adapter, opened.network, inputs, plan, labels=truth)
     began_at = done = 0
     outcome: Outcome | None = None
@@ -175,20 +176,12 @@ def adapt(
         raise SystemExit(1)
 
 
-def _prepare_places(save_state: Path | None, bake: Path | None) -> None:
-    """What could not be written at the end of a long run is refused before it."""
+def _check_bake(bake: Path | None) -> None:
     if bake is not None and bake.suffix != BAKED:
         raise ValueError(
             f"`--bake` must be a file that ends in {BAKED}, got {bake}; for other forms use "
             "`--save-state`, and then `driftnorm export`."
         )
-    for flag, file in (("--save-state", save_state), ("--bake", bake)):
-        if file is not None:
-            if file.is_dir():
-                raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
-                pass
 
 
 def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path | None) -> None:

@@ -19,7 +19,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
 from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
-from driftnorm.cli._places import check_places
+from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.errors import DriftnormWarning
@@ -105,6 +105,7 @@ def export(
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
     if state is not None:
         load_adapter(state, adapter)
+    make_folders({"OUT": out}, console)
     if opened.adapted_by and state is None and spec.name != "source":
         before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
         console.print(f"note: {before}; `--method source` writes it as it is.", soft_wrap=True)
@@ -122,7 +123,6 @@ def export(
             )
             example = _seen(batches, bar, network.device, adapter if state is None else None)
         adapter.freeze().to("cpu")  # where files are written and compared
-        out.parent.mkdir(parents=True, exist_ok=True)
         bar("writing", 0, None)
         difference = _WRITERS[chosen](adapter, out, example, tolerance, opened)
     result = {

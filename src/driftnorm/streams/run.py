@@ -155,7 +155,7 @@ def adapt_stream(
         `Began`, a `Snapshot` after each batch with a `Note` before it for each new warning, and
         the `Outcome`.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
+    plan.folder.mkdir(exist_ok=True)
     with exclusive(plan.folder / "lock", f"Another process is writing {plan.out}."):
         state = _begin(adapter, inputs, plan)
         written = plan.out if inputs.order is None else plan.stream_file

@@ -12,7 +12,7 @@ from typing import IO
 from driftnorm._internal.cache_folder import made_once
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
-from driftnorm.images.pictures import PICTURE_SUFFIXES
+from driftnorm.images.contents import PICTURE_SUFFIXES
 from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
 __all__ = ["unpacked"]
