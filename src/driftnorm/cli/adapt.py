@@ -15,6 +15,7 @@ from rich.console import Console
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
+from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
@@ -23,7 +24,15 @@ from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
-from driftnorm.streams.run import Began, Note, Outcome, Plan, Snapshot, adapt_stream
+from driftnorm.streams.run import (
+    Began,
+    Note,
+    Outcome,
+    Plan,
+    Snapshot,
+    adapt_stream,
+    batch_size_of,
+)
 from driftnorm.streams.saved_run import load_adapter, save_adapter
 
 __all__ = ["adapt"]
@@ -38,7 +47,7 @@ def adapt(
     *,
     out: Path = Path("predictions.csv"),
     method: str = "gprebn",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     shuffle: Shuffle = None,
     network: Shared = DEFAULTS,
     labels: str | None = None,
@@ -67,7 +76,8 @@ def adapt(
     method
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
-        Images per batch; a rest of less than half a batch goes with the last one.
+        Images per batch, 64 by default, or less where that would take more than half of the free
+        memory; a rest of less than half a batch goes with the last one.
     labels
         Only to report accuracy, for which the source is asked about every labelled image too: a
         CSV file with the columns name and label, an .npy of class numbers, the word folders (an
@@ -117,6 +127,16 @@ def adapt(
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
+    if batch_size is None and not fresh:
+        batch_size = batch_size_of(out)
+    images = settle_batch_size(
+        batch_size,
+        opened,
+        console,
+        device=network.device,
+        gradient=spec.recipe().needs_backward,
+    )
+    arguments["batch_size"] = images
     given = {
         "weights": network.weights,
         "classes": network.classes,
@@ -128,14 +148,14 @@ def adapt(
         "data": str(data.resolve()),
         "method": str(spec),
         "guard": guard,
-        "batch_size": batch_size,
+        "batch_size": images,
         "device": network.device,
         "network": opened.digest[:12],
         "preprocessing": opened.preprocessing.to_mapping(),
         **({"order": inputs.fingerprint()} if isinstance(inputs, Shuffled) else {}),
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
-    plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
+    plan = Plan(out, opened.preprocessing, opened.classes, settings, images, every, fresh)
     _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
     make_folders(written, console)
     events = adapt_stream(adapter, opened.network, inputs, plan, labels=truth)

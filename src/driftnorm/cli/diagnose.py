@@ -11,6 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._fitting import fitted
 from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
@@ -22,6 +23,7 @@ from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.diagnosis.trial import METHODS, Batch
 from driftnorm.errors import DataError
 from driftnorm.images import Inputs, Shuffled, open_labels
+from driftnorm.methods.spec import parse_method
 
 __all__ = ["diagnose"]
 
@@ -41,7 +43,7 @@ def diagnose(
     network: Shared = DEFAULTS,
     labels: str | None = None,
     methods: Annotated[list[str] | None, Many, Tried] = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     shuffle: Shuffle = None,
     limit: int = 1280,
     quiet: Annotated[bool, Flag] = False,
@@ -62,7 +64,8 @@ def diagnose(
         numbers, the word folders (an image's first folder is its class) or parents (the folder that
         it lies in is), or the word own (the array labels of an .npz, the .cls files of a .tar).
     batch_size
-        Images per batch; as you would adapt.
+        Images per batch, as you would adapt; 64 by default, or less where that would take more than
+        half of the free memory.
     limit
         Look at at most this many images, in whole batches from all over the data.
     quiet
@@ -72,18 +75,24 @@ def diagnose(
     """
     aside = Console(stderr=True, quiet=quiet)
     opened = network.open(model, aside)
-    inputs = open_images(data, seed_of(shuffle))
+    inputs, tried = open_images(data, seed_of(shuffle)), methods or METHODS
+    images = settle_batch_size(
+        batch_size,
+        opened,
+        aside,
+        device=network.device,
+        gradient=any(parse_method(each).recipe().needs_backward for each in tried),
+        networks=1 + len(tried),
+    )
 
     def look(at: Inputs, bar: Bar) -> tuple[Diagnosis, SampledBatches]:
         truth = None if labels is None else open_labels(labels, opened.classes, at)
-        batches = SampledBatches(
-            at, opened.preprocessing, truth, batch_size=batch_size, limit=limit
-        )
+        batches = SampledBatches(at, opened.preprocessing, truth, batch_size=images, limit=limit)
         found = diagnose_network(
             opened.network,
             _shown(batches, bar, network.device),
-            methods=methods or METHODS,
-            most_batches=limit // batch_size,
+            methods=tried,
+            most_batches=limit // images,
             folders=batches.folders,
         )
         return found, batches

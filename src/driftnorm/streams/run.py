@@ -31,12 +31,13 @@ from driftnorm.streams.predictions import (
 from driftnorm.streams.saved_run import RunState, read_state, save_state
 from driftnorm.streams.summary import summarized
 
-__all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream"]
+__all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream", "batch_size_of"]
 
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
 SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400
 FEW = 16  # images
+STATE = "state.safetensors"
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,17 @@ class Plan:
     @property
     def folder(self) -> Path:
         """Where the run keeps its state and its record."""
-        return self.out.with_suffix(".run")
+        return self.folder_of(self.out)
+
+    @staticmethod
+    def folder_of(out: Path) -> Path:
+        """The folder of the run that writes a CSV file."""
+        return out.with_suffix(".run")
 
     @property
     def state_file(self) -> Path:
         """How far the run is."""
-        return self.folder / "state.safetensors"
+        return self.folder / STATE
 
     @property
     def stream_file(self) -> Path:
@@ -89,6 +95,13 @@ class Plan:
     def record_file(self) -> Path:
         """What came of it, for the report."""
         return self.folder / "run.json"
+
+
+def batch_size_of(out: Path) -> int | None:
+    """The batch size of the run that a CSV file is of, if there is one that could be resumed."""
+    file = Plan.folder_of(out) / STATE
+    size = read_state(file)[0].settings.get("batch_size") if file.exists() else None
+    return size if isinstance(size, int) else None
 
 
 class Snapshot(NamedTuple):
