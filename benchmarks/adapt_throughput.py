@@ -147,21 +147,18 @@ def one_pass(
     rivals = {"plain": plainly(network, *how), "torch": plainly(training_mode(network), *how)}
     batches = 0
 
-    def take_turns(snapshot: Snapshot) -> None:
-        nonlocal batches
-        batches += 1
-        if batches % TURN == 0:
-            watch.credit("adapt")
-            for name, rival in rivals.items():
-                deque(islice(rival, TURN), maxlen=0)
-                watch.credit(name)
-
     deque(islice(plainly(network, *how), TURN), maxlen=0)  # unmeasured, to get warm
     classes = tuple(map(str, range(1000)))
     plan = Plan(out, wanted, classes, {"method": "bn"}, batch_size, fresh=True)
     watch = Stopwatch()
     adapter = driftnorm.adapt(network, "bn", seed=0)
-    adapt_stream(adapter, network, inputs, plan, on_batch=take_turns)
+    for event in adapt_stream(adapter, network, inputs, plan):
+        batches += isinstance(event, Snapshot)
+        if isinstance(event, Snapshot) and batches % TURN == 0:
+            watch.credit("adapt")
+            for name, rival in rivals.items():
+                deque(islice(rival, TURN), maxlen=0)
+                watch.credit(name)
     watch.credit("adapt")
     for name, rival in rivals.items():
         deque(rival, maxlen=0)
@@ -187,7 +184,7 @@ def processes(model: Path, data: Path, given: argparse.Namespace) -> dict[str, A
         subprocess.run(adapt, check=True)
         record = json.loads((out.with_suffix(".run") / "run.json").read_text())
         found["adapt"].append(record["seconds"])
-    return {"loader": open_inputs(data).kind, "images": given.images, **found}
+    return {"loader": "folder" if data.is_dir() else "array", "images": given.images, **found}
 
 
 def process_line(measured: dict[str, Any]) -> tuple[str | float | None, ...]:
@@ -203,7 +200,7 @@ def throughput(
     inputs, out = open_inputs(data), data.parent / "speed.csv"
     passes = [one_pass(network, inputs, wanted, given.batch, out) for _ in range(given.rounds)]
     found = {name: [spent[name] for spent in passes] for name in ("plain", "adapt", "torch")}
-    return {"loader": inputs.kind, "images": given.images, **found}
+    return {"loader": "folder" if data.is_dir() else "array", "images": given.images, **found}
 
 
 def line_of(measured: dict[str, Any]) -> tuple[str | float | None, ...]:

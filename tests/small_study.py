@@ -56,7 +56,9 @@ def rows_of(results: object) -> list[Row]:
     return [r for r in results if isinstance(r, Row)]  # type: ignore[attr-defined]
 
 
-def call(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: object, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """The command as a user types it."""
     return subprocess.run(
         [*DRIFTNORM, *map(str, arguments)],
@@ -64,4 +66,5 @@ def call(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         check=False,
+        cwd=cwd,
     )

@@ -13,13 +13,14 @@ from made_rows import made_row
 from small_study import call, rows_of, study, write_data, write_weights
 from torch import nn
 
-from driftnorm.bench.rows import RowStore
+from driftnorm.bench.rows import RowStore, load_rows
 from driftnorm.bench.studies.corruption_cells import Task, measure
-from driftnorm.bench.studies.subject import check_weights, open_subject
+from driftnorm.bench.studies.subject import open_subject
 from driftnorm.cli import app
 from driftnorm.errors import DataError, MixedRowsError
 from driftnorm.images.corrupted_sets import generate
-from driftnorm.models import build, load_published, save_checkpoint, sources
+from driftnorm.models import Preprocessing, build, load_published, save_checkpoint, sources
+from driftnorm.models.opener import check_weights
 from driftnorm.views.compare import data_set, in_order, shifts_of
 
 NETWORKS = """
@@ -34,9 +35,11 @@ def network(outputs):
 
 def two(): return network(2)
 def three(): return network(3)
+def ten(): return network(10)
 def thousand(): return network(1000)
 def unsteady(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
 """
+AS_IT_IS = {"mean": (0.0,) * 3, "std": (1.0,) * 3}  # the networks take images in [0, 1]
 WNIDS = tuple(f"n{number:08d}" for number in range(1000))
 
 
@@ -109,7 +112,7 @@ def test_generated_folders_say_so(data: str, tmp_path: Path, networks: str) -> N
 
 def test_own_pictures_do_not_borrow_a_name(tmp_path: Path, networks: str) -> None:
     pictures = {f"{name}/{number}.png": (40, 40) for name in "ab" for number in range(2)}
-    how = {"model": f"{networks}:two", "corruptions": ("contrast",), "severities": (1,)}
+    how = {"model": f"{networks}:two", **AS_IT_IS, "corruptions": ("contrast",), "severities": (1,)}
     for name, label in (("imagenet", "own imagenet-c (generated)"), ("pets", "pets-c (generated)")):
         write_pictures(tmp_path / name, pictures)
         out = tmp_path / f"{name}-c"
@@ -131,7 +134,7 @@ def test_released_arrays_keep_their_name(tmp_path: Path) -> None:
 def test_some_classes_of_imagenet_c(tmp_path: Path, networks: str) -> None:
     names = [f"{wnid}/{number}.JPEG" for wnid in WNIDS[5:7] for number in range(2)]
     write_pictures(tmp_path / "in" / "fog" / "1", dict.fromkeys(names, (16, 16)))
-    how = {"model": f"{networks}:thousand", "corruptions": ("fog",), "severities": (1,)}
+    how = {"model": f"{networks}:thousand", **AS_IT_IS, "corruptions": ("fog",), "severities": (1,)}
     with pytest.raises(DataError, match="2 of ImageNet's 1,000 class folders"):
         study(str(tmp_path / "in"), "source", **how).cells()
     small = study(str(tmp_path / "in"), "source", **how, classes=WNIDS)
@@ -142,7 +145,12 @@ def test_some_classes_of_imagenet_c(tmp_path: Path, networks: str) -> None:
 
 def test_own_pictures_with_the_classes_of_a_network(tmp_path: Path, networks: str) -> None:
     write_pictures(tmp_path / "pets", {f"{name}/1.png": (40, 40) for name in "ab"})
-    how = {"model": f"{networks}:three", "corruptions": ("contrast",), "severities": (1,)}
+    how = {
+        "model": f"{networks}:three",
+        **AS_IT_IS,
+        "corruptions": ("contrast",),
+        "severities": (1,),
+    }
     with pytest.raises(ValueError, match=r"has 3 outputs, but pets-c.* has 2 classes.*`--classes`"):
         study(str(tmp_path / "pets"), "source", **how).cells()
     small = study(str(tmp_path / "pets"), "source", **how, classes=("b", "x", "a"))
@@ -163,7 +171,7 @@ def test_classes_are_for_pictures(data: str, tmp_path: Path) -> None:
 
 def test_a_network_for_another_number_of_classes(data: str, networks: str) -> None:
     with pytest.raises(ValueError, match=r"has 3 outputs, but small-c .* has 10 classes"):
-        study(data, "source", model=f"{networks}:three").cells()
+        study(data, "source", model=f"{networks}:three", **AS_IT_IS).cells()
 
 
 @pytest.mark.parametrize(
@@ -232,17 +240,45 @@ def test_weights_must_come_from_somewhere() -> None:
         check_weights("resnet20", None, pretrained=True)
 
 
+def test_a_factory_without_constants_is_refused(data: str, networks: str, tmp_path: Path) -> None:
+    """Raw pixels in a network that was trained on normalised ones give numbers of nothing."""
+    with pytest.raises(ValueError, match="normalises its input: give `mean` and `std` per channel"):
+        study(data, "source", model=f"{networks}:ten").cells()
+    one = study(data, "source", model=f"{networks}:ten", **AS_IT_IS).cells()[0]
+    other = study(data, "source", model=f"{networks}:ten", mean=(0.5,) * 3, std=(0.2,) * 3)
+    assert one.model != other.cells()[0].model
+    with pytest.raises(ValueError, match=r"shown as they are: 32 x 32 pixels, got 224"):
+        study(data, "source", model=f"{networks}:ten", **AS_IT_IS, size=224).cells()
+
+
+def test_the_command_finds_a_module_in_the_current_folder(data: str, tmp_path: Path) -> None:
+    (tmp_path / "mynets.py").write_text(NETWORKS)
+    out = tmp_path / "rows"
+    words = ["bench", "robustness", "--data", data, "--model", "mynets:ten", "--out", str(out)]
+    few = ["--corruptions", "contrast", "--severities", "5", "--methods", "source", "bn"]
+    like_a_script = {"cwd": tmp_path, "PYTHONSAFEPATH": "1"}  # which has its own folder first
+    refused = call(*words, *few, **like_a_script)
+    assert refused.returncode == 2
+    assert "give `mean` and `std`" in refused.stderr
+    constants = ["--mean", "0.5", "0.5", "0.5", "--std", "0.25", "0.25", "0.25", "--size", "32"]
+    done = call(*words, *few, *constants, "--workers", "2", **like_a_script)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("mynets was imported from the current folder (mynets.py)") == 1
+    assert len(load_rows(out)) == 2
+
+
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, object]]]:
     """A stand-in for timm that notes what it is asked for."""
     asked: list[dict[str, object]] = []
 
-    def made(name: str, options: dict[str, object]) -> tuple[nn.Module, None]:
+    def made(name: str, options: dict[str, object]) -> tuple[nn.Module, Preprocessing]:
         asked.append(dict(options))
         if name == "offline" and options.get("pretrained"):
             raise ConnectionError("no route\nto host")
         torch.manual_seed(0)
-        return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), None
+        wanted = Preprocessing((0.5,) * 3, (0.25,) * 3, 32)
+        return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), wanted
 
     monkeypatch.setattr(sources, "_from_timm", made)
     open_subject.cache_clear()
@@ -261,7 +297,7 @@ def test_published_weights_are_asked_for(published: list[dict[str, object]], dat
 def test_weights_that_change_from_process_to_process(
     data: str, networks: str, tmp_path: Path
 ) -> None:
-    small = study(data, "source", model=f"{networks}:unsteady", severities=(5,))
+    small = study(data, "source", model=f"{networks}:unsteady", severities=(5,), **AS_IT_IS)
     cells = small.cells()
     open_subject.cache_clear()  # as in another process
     store = RowStore(tmp_path / "rows")

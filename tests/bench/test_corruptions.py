@@ -86,7 +86,9 @@ def test_a_failing_cell_is_told_and_the_rest_goes_on(
     data: str, picture_network: str, tmp_path: Path
 ) -> None:
     store = RowStore(tmp_path / "rows")
-    moody = study(data, "source", "tent", model=picture_network.replace("tiny", "touchy"))
+    moody = study(
+        data, "source", "tent", model=picture_network.replace("tiny", "touchy"), **AS_IT_IS
+    )
     results = list(moody.run(store))
     failures = [r for r in results if isinstance(r, Failure)]
     assert {(f.cell.shift, f.cell.severity) for f in failures} == {("contrast", 5)}
@@ -99,7 +101,9 @@ def test_failures_stay_on_disk_until_the_cell_succeeds(
 ) -> None:
     store = RowStore(tmp_path / "rows")
     model = picture_network.replace("tiny", "touchy")
-    small = study(data, "source", model=model, corruptions=("contrast",), severities=(5,))
+    small = study(
+        data, "source", model=model, **AS_IT_IS, corruptions=("contrast",), severities=(5,)
+    )
     (failure,) = small.run(store)
     assert [*store.failures()] == [failure]
     assert [*store.rows()] == []
@@ -138,6 +142,7 @@ def test_a_presets_options_reach_only_methods_with_gradient_steps(data: str) -> 
     assert small.complete(small.methods[1]).recipe().lr == 2.5e-4
 
 
+AS_IT_IS = {"mean": (0.0,) * 3, "std": (1.0,) * 3}  # the networks take images in [0, 1]
 PICTURE_NETWORK = """
 import os
 import torch
@@ -198,6 +203,7 @@ def test_folders_of_imagenet_c(imagenet_c: Path, picture_network: str, tmp_path:
         str(imagenet_c),
         *("source", "bn", "tent"),
         model=picture_network,
+        **AS_IT_IS,
         corruptions=("fog", "snow"),
         severities=(3,),
         batch_size=12,
@@ -226,7 +232,7 @@ def test_a_list_of_pictures_is_named_in_the_protocol(
 ) -> None:
     subset = tmp_path / "few.txt"
     subset.write_text("n01/0.JPEG\nn02/2.JPEG\n")
-    changes = {"model": picture_network, "subset": str(subset), "severities": (3,)}
+    changes = {"model": picture_network, **AS_IT_IS, "subset": str(subset), "severities": (3,)}
     small = study(str(imagenet_c), "source", **changes, corruptions=("fog",))
     (cell,) = small.cells()
     assert (cell.protocol.data, cell.protocol.count) == ("own imagenet-c (few)", 2)
@@ -238,7 +244,12 @@ def test_no_more_pictures_than_there_are(
     imagenet_c: Path, picture_network: str, tmp_path: Path
 ) -> None:
     clean = str(imagenet_c / "weather" / "fog" / "3")  # a folder of pictures like any other
-    changes = {"model": picture_network, "corruptions": ("contrast",), "severities": (1,)}
+    changes = {
+        "model": picture_network,
+        **AS_IT_IS,
+        "corruptions": ("contrast",),
+        "severities": (1,),
+    }
     spread = study(clean, "source", limit=2, **changes)
     assert sorted(spread.images(spread.cells()[0]).labels.tolist()) == [0, 1]
     with pytest.raises(ValueError, match="from 1 to that, got 21"):
@@ -249,7 +260,11 @@ def test_whatever_a_network_raises_becomes_a_failure(
     data: str, picture_network: str, tmp_path: Path
 ) -> None:
     broken = picture_network.replace("tiny", "broken")
-    results = [*study(data, "source", model=broken, severities=(1,)).run(RowStore(tmp_path / "r"))]
+    results = [
+        *study(data, "source", model=broken, **AS_IT_IS, severities=(1,)).run(
+            RowStore(tmp_path / "r")
+        )
+    ]
     assert [result.error for result in results] == ["KeyError: 'logits'"] * 2
 
 

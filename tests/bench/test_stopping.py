@@ -14,6 +14,7 @@ from small_study import DRIFTNORM, call, write_data, write_weights
 from driftnorm.bench.rows import RowStore, load_rows
 
 SECONDS_A_BATCH = 0.5
+AS_IT_IS = ["--mean", "0", "0", "0", "--std", "1", "1", "1"]  # they take images in [0, 1]
 NETWORKS = f"""
 import os
 import time
@@ -21,7 +22,7 @@ import torch
 
 class Slow(torch.nn.Module):
     def forward(self, x):
-        time.sleep({SECONDS_A_BATCH} * (len(x) > 1))
+        time.sleep({SECONDS_A_BATCH} * bool(x.std() > 0))  # not when it is tried with grey
         return x
 
 class Deadly(torch.nn.Module):
@@ -43,13 +44,14 @@ def deadly(): return network(Deadly())
 @pytest.fixture
 def networks(tmp_path: Path) -> str:
     (tmp_path / "networks.py").write_text(NETWORKS)
-    return str(tmp_path)
+    return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_ends_within_a_batch(networks: str, tmp_path: Path, workers: str) -> None:
     data, out = write_data(tmp_path / "small.npz"), tmp_path / "out"
     command = [*DRIFTNORM, "bench", "robustness", "--data", data, "--model", "networks:slow"]
+    command += AS_IT_IS
     command += ["--batch-size", "2", "--methods", "source", "bn", "--severities", "5"]
     command += ["--corruptions", "contrast", "brightness", "--workers", workers, "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": networks}
@@ -74,9 +76,25 @@ def test_ctrl_c_ends_within_a_batch(networks: str, tmp_path: Path, workers: str)
     assert not [*RowStore(out).failures()]
 
 
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    data, out = write_data(tmp_path / "small.npz", 3000), tmp_path / "out"
+    command = [*DRIFTNORM, "corrupt", data, str(out), "--workers", "2", "--frost", "procedural"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 90
+    while not [*out.rglob("*.npy")] and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.05)
+    running.terminate()
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert errors.split("\n") == ["", "stopped; what was finished is kept.", ""]
+
+
 def test_a_dead_worker_costs_its_own_cells_only(networks: str, tmp_path: Path) -> None:
     data, out = write_data(tmp_path / "small.npz"), tmp_path / "out"
     words = ["bench", "robustness", "--data", data, "--model", "networks:deadly", "--out", out]
+    words += AS_IT_IS
     words += ["--batch-size", "20", "--methods", "source", "bn", "--severities", "5", "--workers"]
     names = ["brightness", "contrast", "fog", "jpeg_compression"]
     ended = call(*words, "2", "--corruptions", *names, PYTHONPATH=networks, COLUMNS="200")

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,9 @@ from torch import nn
 
 import driftnorm
 from driftnorm import cli
+from driftnorm._internal.csv_cells import safe_cell, text_of_cell
 from driftnorm.errors import BusyError, DataError
-from driftnorm.images import open_inputs, open_labels
+from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint
 from driftnorm.streams import run as adapting
 from driftnorm.streams.predictions import (
@@ -37,7 +39,15 @@ from driftnorm.streams.predictions import (
     PredictionsFile,
     read_answers,
 )
-from driftnorm.streams.run import Outcome, Plan, adapt_stream
+from driftnorm.streams.run import (
+    Began,
+    Event,
+    Note,
+    Outcome,
+    Plan,
+    Snapshot,
+    adapt_stream,
+)
 from driftnorm.streams.saved_run import read_state
 
 
@@ -86,8 +96,9 @@ def test_a_messy_folder(home: Path, messy: Path) -> None:
     assert sum(record["classes"].values()) == record["labelled"] == 297
     assert len(record["entropy"]) == len(record["online_error"]) == 19
     counted = {who: sum(c for c, _, _ in bins) for who, bins in record["reliability"].items()}
-    assert counted == {"source": 110, "adapted": 297}
-    assert record["compared"] == 110  # batches of 16, until there are 96; two were broken
+    assert counted == {"source": 297, "adapted": 297}
+    assert record["compared"] == record["sample"] == 297  # all that have a label and could be read
+    assert record["sample_accuracy_adapted"] == record["accuracy"]
     assert len(record["examples"]) == min(record["compared_changed"], 12)
     assert all(e["image"].startswith("data:image/jpeg;base64,") for e in record["examples"])
 
@@ -146,40 +157,49 @@ def test_every_kind_of_input_gives_the_same_predictions(home: Path, messy: Path)
 
 def stream(
     home: Path, images: np.ndarray, out: str, stop_after: int | None = None, **options: object
-) -> Outcome:
-    """`adapt_stream` on an array, stopped after so many batches."""
+) -> tuple[Began, Outcome | None]:
+    """`adapt_stream` on an array, stopped after this many batches; how it began and ended."""
     from driftnorm_test_network import build
 
     if not (home / "images.npy").exists():  # data that are written anew are others
         np.save(home / "images.npy", images)
     method = str(options.pop("method", "gprebn"))
-    every = options.pop("every", 3)
+    every, seed = options.pop("every", 3), options.pop("seed", None)
     settings = {"method": method, **options}
     plan = Plan(home / out, WANTED, CLASSES, settings, batch_size=20, every=every)
     network = build()
-    batches = 0
-
-    def should_stop() -> bool:
-        nonlocal batches
-        batches += 1
-        return batches == stop_after
-
     adapter = driftnorm.adapt(network, method, seed=0, guard="reset")
     inputs = open_inputs(home / "images.npy")
-    return adapt_stream(adapter, network, inputs, plan, should_stop=should_stop)
+    if seed is not None:
+        inputs = Shuffled(inputs, seed)
+    with closing(adapt_stream(adapter, network, inputs, plan)) as events:
+        seen = [next(events)]
+        for event in events:
+            seen.append(event)
+            if sum(isinstance(each, Snapshot) for each in seen) == stop_after:
+                break
+    assert isinstance(seen[0], Began)
+    return seen[0], seen[-1] if isinstance(seen[-1], Outcome) else None
+
+
+def outcome_of(events: Iterable[Event]) -> Outcome:
+    *_, last = events
+    assert isinstance(last, Outcome)
+    return last
 
 
 @pytest.mark.parametrize("method", ["bn", "tent", "gprebn+rt3a", "shot", "t3a"])
 def test_a_stopped_run_goes_on_to_the_same_end(home: Path, method: str) -> None:
     images = drifting(250)
-    whole = stream(home, images, "whole.csv", method=method)
-    assert whole.finished
+    _, whole = stream(home, images, "whole.csv", method=method)
+    assert whole is not None
     for stop_after in (1, 2, 7, 2, 1, None):
-        outcome = stream(home, images, "parts.csv", stop_after, method=method)
-        assert outcome.finished == (stop_after is None)
+        began, outcome = stream(home, images, "parts.csv", stop_after, method=method)
+        assert (outcome is not None) == (stop_after is None)
         with (home / "parts.csv").open("ab") as file:
             file.write(b'"half a li')  # as a killed process leaves it
-    assert outcome.began_at == 250
+    assert began.position == 250
+    assert outcome is not None
     final = (home / "parts.csv").read_bytes()
     assert final.removesuffix(b'"half a li') == (home / "whole.csv").read_bytes()
     for key in whole.record.keys() - {"seconds"}:
@@ -276,7 +296,7 @@ def test_ctrl_c_in_a_terminal_leaves_a_run_that_goes_on(home: Path) -> None:
     os.close(ours)
     assert process.wait() == 130
     assert b"\x1b[" in seen  # it drew
-    assert b"the same command goes on from there" in b" ".join(seen.split())
+    assert b"the same command resumes there" in b" ".join(seen.split())
     assert b"Traceback" not in seen
     stopped = (home / "stopped.csv").read_bytes()
     assert not (home / "stopped.run" / "run.json").exists()
@@ -523,7 +543,7 @@ def test_lines_say_to_the_csv_module_what_its_own_would(tmp_path: Path) -> None:
         if answer.choice is not None:
             numbers = (round(answer.confidence, 6), abs(round(answer.entropy, 6)))
             cells = (answer.choice, classes[answer.choice], *numbers, "")
-        writer.writerow((name, *cells))
+        writer.writerow((safe_cell(name), *cells))
     ours, theirs = (
         [*csv.reader(io.StringIO(lines, newline=""), quoting=csv.QUOTE_NONNUMERIC)]
         for lines in ((tmp_path / "x.csv").read_bytes().decode(), text.getvalue())
@@ -533,6 +553,7 @@ def test_lines_say_to_the_csv_module_what_its_own_would(tmp_path: Path) -> None:
 
 def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
     names = ["a\nb", "a\r\nb", "c\rd", 'q"q', "x,y", " s ", "=1+1", "☃", "", "'"]
+    assert [name for name in names if safe_cell(name) != name] == ["=1+1"]
     file = PredictionsFile(tmp_path / "x.csv", 0, CLASSES)
     file.append(names[:5], [Answer(i % 4, 0.5, 0.25) for i in range(5)])
     length = file.length
@@ -545,10 +566,35 @@ def test_names_and_errors_survive_the_csv(tmp_path: Path) -> None:
     assert file.length == (tmp_path / "x.csv").stat().st_size
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as stream:
         found = [*csv.DictReader(stream)]
-    assert [row["name"] for row in found] == [*names, "bad-\\udcff"]
+    assert [text_of_cell(row["name"]) for row in found] == [*names, "bad-\\udcff"]
     assert [row["class_name"] for row in found[:5]] == [CLASSES[i % 4] for i in range(5)]
-    assert [row["error"] for row in found[5:10]] == names[5:]
+    assert [text_of_cell(row["error"]) for row in found[5:10]] == names[5:]
     assert found[-1]["entropy"] == "0.000000"
+
+
+FORMULAS = ['=HYPERLINK("x","y").png', "+1.png", "-2.png", "@SUM(A1).png", "\t=1.png"]
+FORMULAS += ["\r=1.png", "\n=1.png", "＝1.png", "'=1.png", "''+1.png"]
+
+
+def test_no_cell_is_a_formula_and_the_names_can_be_had_again(home: Path) -> None:
+    folder = home / "pictures"
+    folder.mkdir()
+    for name, image in zip(FORMULAS, drifting(len(FORMULAS)), strict=True):
+        Image.fromarray(image).save(folder / name)
+    (home / "classes.json").write_text(json.dumps(["=A1", "+b", "-c", "@d"]))
+    run(home, folder, "a.csv")
+    with (home / "a.csv").open(newline="", encoding="utf-8") as stream:
+        found = [*csv.DictReader(stream)]
+    cells = [cell for row in found for cell in (row["name"], row["class_name"], row["error"])]
+    assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝"))]
+    assert sorted(text_of_cell(row["name"]) for row in found) == sorted(FORMULAS)
+    assert {text_of_cell(row["class_name"]) for row in found} <= {"=A1", "+b", "-c", "@d"}
+    # Its names can be used for labels.
+    lines = ["name,label", *(f'"{row["name"].replace(chr(34), chr(34) * 2)}",0' for row in found)]
+    (home / "labels.csv").write_text("\n".join(lines), encoding="utf-8", newline="")
+    inputs = open_inputs(folder)
+    labels = open_labels(str(home / "labels.csv"), ["=A1", "+b", "-c", "@d"], inputs)
+    assert [labels.of(raw.name, 0) for raw in inputs.raw()] == [0] * len(FORMULAS)
 
 
 def test_answers() -> None:
@@ -594,8 +640,8 @@ def test_labels_are_never_shown_to_the_adapter(
             truth = open_labels(str(home / "labels.npy"), CLASSES, inputs)
         source = network("2d")
         adapter = driftnorm.adapt(source, "gprebn")
-        record = adapt_stream(
-            adapter, source, open_inputs(home / "x.npy"), plan, labels=truth
+        record = outcome_of(
+            adapt_stream(adapter, source, open_inputs(home / "x.npy"), plan, labels=truth)
         ).record
         assert ("accuracy" in record) == (labels is not None)
         outs.append((home / f"{number}.csv").read_bytes())
@@ -606,16 +652,11 @@ def test_warnings_are_noted_once_each(home: Path, network: Callable[..., nn.Modu
     np.save(home / "x.npy", drifting(20))
     plan = Plan(home / "a.csv", WANTED, CLASSES, {}, batch_size=4)
     source = network("2d")
-    heard: list[str] = []
-    seen = []
-    outcome = adapt_stream(
-        driftnorm.adapt(source, "bn"),
-        source,
-        open_inputs(home / "x.npy"),
-        plan,
-        on_note=heard.append,
-        on_batch=seen.append,
-    )
+    adapter, inputs = driftnorm.adapt(source, "bn"), open_inputs(home / "x.npy")
+    events = [*adapt_stream(adapter, source, inputs, plan)]
+    heard = [event.text for event in events if isinstance(event, Note)]
+    seen = [event for event in events if isinstance(event, Snapshot)]
+    outcome = outcome_of(events)
     assert [note.split(":")[0] for note in heard] == [
         "statistics of a batch of 4 are mostly noise",
         "the input looks un-normalised",
@@ -623,3 +664,54 @@ def test_warnings_are_noted_once_each(home: Path, network: Callable[..., nn.Modu
     assert outcome.record["notes"] == heard
     assert [(now.done, now.guard) for now in seen] == [(done, "ok") for done in range(4, 21, 4)]
     assert dataclasses.replace(plan, every=1).folder == home / "a.run"
+
+
+# --------------------------------------------------------------------------- shuffled
+
+
+def test_a_shuffled_stream_is_written_in_the_order_of_the_images(home: Path, messy: Path) -> None:
+    """The obvious way: a list of the paths, shuffled by hand."""
+    inputs = open_inputs(messy)
+    plain, shuffled = [item.name for item in inputs.stream(WANTED)], Shuffled(inputs, 5)
+    content = run(home, messy, "a.csv", shuffle=[5], labels="folders")
+    assert [row["name"] for row in rows(content)] == plain
+    in_order = rows((home / "a.run" / "stream.csv").read_bytes())
+    assert [row["name"] for row in in_order] == [plain[place] for place in shuffled.order]
+    assert sorted(map(str, in_order)) == sorted(map(str, rows(content)))
+    assert run(home, messy, "b.csv") != content
+    record = json.loads((home / "a.run" / "run.json").read_text())
+    right = [row["name"][0] == row["class_index"] for row in rows(content) if not row["error"]]
+    assert record["accuracy"] == pytest.approx(np.mean(right))
+    assert record["config"]["order"] == shuffled.fingerprint()
+
+
+def test_shuffling_is_shuffling_the_array(home: Path) -> None:
+    images = drifting(250)
+    np.save(home / "x.npy", images)
+    order = Shuffled(open_inputs(home / "x.npy"), 0).order
+    np.save(home / "y.npy", images[order])
+    content = rows(run(home, home / "x.npy", "a.csv", shuffle=[]))
+    expected = rows(run(home, home / "y.npy", "b.csv"))
+    assert [row["name"] for row in content] == [str(i) for i in range(250)]
+    for place, row in zip(order, expected, strict=True):
+        assert {**content[place], "name": ""} == {**row, "name": ""}
+
+
+def test_a_shuffled_run_that_was_stopped_comes_to_the_same_end(home: Path) -> None:
+    images = drifting(250)
+    stream(home, images, "whole.csv", seed=1)
+    for stop_after in (1, 2, 7, None):
+        _, outcome = stream(home, images, "parts.csv", stop_after, seed=1)
+        assert (home / "parts.csv").exists() == (outcome is not None)
+    assert (home / "parts.csv").read_bytes() == (home / "whole.csv").read_bytes()
+
+
+def test_a_run_does_not_go_on_in_another_order(home: Path) -> None:
+    np.save(home / "x.npy", drifting(40))
+    run(home, home / "x.npy", "a.csv", shuffle=[1])
+    with pytest.raises(ValueError, match=r"a run with order .*, this one has"):
+        run(home, home / "x.npy", "a.csv", shuffle=[2])
+    with pytest.raises(ValueError, match=r"a run with order .*, this one has None"):
+        run(home, home / "x.npy", "a.csv")
+    config = (home / "a.run" / "config.yaml").read_text()
+    assert "shuffle:\n  - 1\n" in config

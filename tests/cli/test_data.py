@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
 def test_a_part_of_pacs_is_told_from_pacs(toy, capsys) -> None:
     known = KNOWN_SETS["pacs"]
     domain_folder(toy / "PACS", known.domains, known.classes)
-    run_in_vain("check", "domains", "PACS")
+    run_in_vain("check", "PACS", "PACS")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "PACS in PACS, not as published"
     assert shown[5] == "missing: art_painting/dog (expected 379 pictures, found 5)"
@@ -154,14 +155,26 @@ def test_a_part_of_pacs_is_told_from_pacs(toy, capsys) -> None:
         "PACS is not a sound PACS: 28 problems. It is not PACS as published; "
     )
     assert "`driftnorm data check own PACS`, and `--data own:PACS`" in shown[-1]
-    run("check", "own", "PACS")
-    assert capsys.readouterr().out.endswith("PACS is a sound set of domains.\n")
+    for name in ("own", "domains"):  # nobody asked whether it is PACS
+        run("check", name, "PACS")
+        assert capsys.readouterr().out.endswith("PACS is a sound set of domains.\n")
     (toy / "PACS" / "photo").rename(toy / "elsewhere")
-    for name in ("domains", "pacs"):
+    for name in ("PACS", "pacs"):
         run_in_vain("check", name, "PACS")
         shown = capsys.readouterr().out.splitlines()
         assert "missing: photo (a domain of PACS)" in shown
         assert "1 problem. It was taken for PACS. If it is a set of your own: " in shown[-1]
+
+
+def test_an_archive_is_checked_and_not_kept(toy, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("DRIFTNORM_CACHE", str(toy / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(toy / "cache"))
+    domain_folder(toy / "mine", ("photo", "sketch"), ("cat", "dog"))
+    with tarfile.open(toy / "mine.tar", "w") as archive:
+        archive.add(toy / "mine", "mine")
+    run("check", "domains", "mine.tar")
+    assert "mine.tar is a sound set of domains." in capsys.readouterr().out
+    assert not (toy / "cache").exists()
 
 
 def test_digit_sets_are_checked_as_their_mnist_files(toy, capsys, monkeypatch) -> None:

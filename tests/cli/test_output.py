@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 import torch
 from made_rows import made_row, made_rows
+from rich.console import Console
 from safetensors.torch import save_file
 
 from driftnorm.bench.rows import save_rows
+from driftnorm.bench.studies.digits import Demo
 from driftnorm.cli import app
 from driftnorm.cli._conclusion import table_record
+from driftnorm.cli._progress import Bar
+from driftnorm.cli.demo import demo
 from driftnorm.models import build
 from driftnorm.views.table import Column, Table
 
@@ -97,6 +101,7 @@ def test_a_failure_is_told_even_in_silence(
     words[words.index("--model") : words.index("--methods")] = [
         "--model",
         f"flat_{len(corruptions)}:touchy",
+        *("--mean", "0", "0", "0", "--std", "1", "1", "1"),
     ]
     with pytest.raises(SystemExit) as ended:
         app([str(word) for word in words], result_action="return_value")
@@ -184,3 +189,45 @@ def test_an_unknown_shell_is_refused() -> None:
     wrong = call("completion", "tcsh")
     assert wrong.returncode != 0
     assert "tcsh" in wrong.stderr
+
+
+# ------------------------------------------------------------------ progress in a log
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, *range(10, 130, 10), *range(200, 400)])
+    monkeypatch.setattr("driftnorm.cli._progress.time.monotonic", lambda: next(clock))
+    with Bar(Console()) as bar:
+        for done in range(6):
+            bar("[b]reading", 1000 * done, 9000)
+        bar("of who knows how many", 7000, None)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "[b]reading: 2,000 of 9,000\n[b]reading: 5,000 of 9,000\n"
+    with Bar(Console(), in_bytes=True) as bar:
+        monkeypatch.setattr("driftnorm.cli._progress.time.monotonic", lambda: 1e9)
+        bar("loading", 3_000_000, None)
+    assert capsys.readouterr().err == "loading: 3 MB\n"
+    with Bar(Console(quiet=True)) as bar:
+        monkeypatch.setattr("driftnorm.cli._progress.time.monotonic", lambda: 2e9)
+        bar("loading", 3_000_000, None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftnorm.cli.demo.find_spec", lambda name: None)
+    monkeypatch.setattr(Demo, "cells", lambda self: [])
+    monkeypatch.setattr(Demo, "run", lambda *about: iter(()))
+    monkeypatch.setattr("driftnorm.cli.demo.load_rows", lambda folder: [])
+    monkeypatch.setattr("driftnorm.cli.demo.demo_table", lambda rows: Table("x", (), ()))
+    monkeypatch.setattr("driftnorm.cli.demo.demo_plot", lambda *about: pytest.fail("drawn"))
+    monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")
+    (tmp_path / "demo" / "rows").mkdir(parents=True)
+    demo(seeds=1, out=tmp_path / "demo")
+    said = capsys.readouterr().out
+    assert said.startswith("note: the plot is left out, it needs matplotlib: pip install")
+    assert "Saved table.md, rows.jsonl and report.html" in " ".join(said.split())

@@ -429,8 +429,17 @@ def test_command_with_class_folders_and_a_broken_picture(
     found = json.loads(out)
     assert found["images"] == 100
     assert found["trials"][0]["accuracy"] > 0.9
-    assert "class-order" in [finding["kind"] for finding in found["findings"]]
+    findings = {finding["kind"]: finding["text"] for finding in found["findings"]}
+    assert "class-order" in findings
     assert "3/broken.png" in err
+    run(FACTORY, files / "pictures", "--labels", "folders", "--json", "--shuffle", 0, *model(files))
+    mixed = json.loads(capsys.readouterr().out)
+    assert "class-order" not in [finding["kind"] for finding in mixed["findings"]]
+    best = max(mixed["trials"][1:], key=lambda trial: trial["accuracy"])
+    (before,) = [t["accuracy"] for t in found["trials"] if t["method"] == best["method"]]
+    assert best["accuracy"] > before
+    said = f"{best['method']} is right on {before:.1%} of the labelled images as they come, and on"
+    assert f"{said} {best['accuracy']:.1%} of shuffled ones" in findings["order-cost"]
 
 
 def test_command_refuses_wrong_use(files: Path) -> None:

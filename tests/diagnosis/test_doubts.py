@@ -145,12 +145,17 @@ def test_folders_in_order_are_warned_of(
     told = capsys.readouterr().out
     assert "the images come folder by folder (excess 0.9" in told
     assert "order: shuffle" in told
+    assert "what the order costs: " in told
     assert not told.startswith("Adaptation will help")
     assert "\u2026" not in told  # no heading is cut, in a terminal of 80 columns
     assert "Left out for lack of width: kind" in told.replace("\n", " ")
     (files / "list.txt").write_text("\n".join(lines))
     run(FACTORY, files / "list.txt", *model(files))
     assert "folder by folder" not in capsys.readouterr().out
+    run(FACTORY, files / "pictures", "--shuffle", *model(files))
+    told = capsys.readouterr().out
+    assert "folder by folder" not in told
+    assert "what the order costs" not in told
 
 
 def test_folders_alone_turn_help_into_a_question(trained: nn.Module, digits: Digits) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from driftnorm.errors import DataError
 from driftnorm.images import Inputs, open_inputs, open_labels
+from driftnorm.images.corrupted_sets import generate
 
 CLASSES = ("cat", "dog, big")
 
@@ -37,6 +38,82 @@ def test_folders(listed: Inputs) -> None:
     assert found == [1, 1, None, None, None, None, None]
     with pytest.raises(DataError, match=r"0 of 7 labels matched: no first folder is a class such"):
         open_labels("folders", ("zebra",), listed)
+
+
+def test_the_folder_that_an_image_lies_in(tmp_path: Path) -> None:
+    """What torchvision and timm go by; with prefixes before it, as lists have them."""
+    names = [
+        "./val/cat/1.png",
+        "../photos/dog, big/2.png",
+        "/data/x/0/3.png",
+        "4.png",
+        "cat/5/6.png",
+    ]
+    (tmp_path / "list.txt").write_text("\n".join(names))
+    inputs = open_inputs(tmp_path / "list.txt")
+    labels = open_labels("parents", CLASSES, inputs)
+    assert [labels.of(name, 0) for name in names] == [0, 1, 0, None, None]
+    (tmp_path / "list.txt").write_text("\n".join(names[:3]))
+    with pytest.raises(
+        DataError, match=r"no first folder is a class .*`--labels parents` would fit"
+    ):
+        open_labels("folders", CLASSES, open_inputs(tmp_path / "list.txt"))
+    (tmp_path / "list.txt").write_text("./cat/5/6.png")
+    inputs = open_inputs(tmp_path / "list.txt")
+    assert open_labels("folders", CLASSES, inputs).of("./cat/5/6.png", 0) == 0
+    with pytest.raises(DataError, match=r"no parent folder is .*`--labels folders` would fit"):
+        open_labels("parents", CLASSES, inputs)
+
+
+def test_folders_named_by_wordnet(
+    timm: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list.txt").write_text("n01440764/a.JPEG\nn15075141/b.JPEG\nn00000000/c.JPEG")
+    inputs = open_inputs(tmp_path / "list.txt")
+    classes = [f"what class {i} is called" for i in range(1000)]
+    labels = open_labels("folders", classes, inputs)
+    assert [labels.of(raw.name, 0) for raw in inputs.raw()] == [0, 999, None]
+    table = write_csv(tmp_path / "l.csv", ("n01443537", "n01440764/a.JPEG"))
+    assert open_labels(table, classes, inputs).of("n01440764/a.JPEG", 0) == 1
+    with pytest.raises(DataError, match="no first folder is a class"):
+        open_labels("folders", classes[:10], inputs)  # not ImageNet's
+
+    def missing() -> None:
+        raise ImportError("no timm")
+
+    monkeypatch.setattr("driftnorm.images.labels.import_timm", missing)
+    with pytest.raises(DataError, match="install timm, which knows the classes of such folders"):
+        open_labels("folders", classes, inputs)
+
+
+def test_prefixes_of_names_need_not_agree(tmp_path: Path) -> None:
+    names = ["../photos/a/1.png", "../photos/b/1.png", "./c.png"]
+    (tmp_path / "list.txt").write_text("\n".join(names))
+    inputs = open_inputs(tmp_path / "list.txt")
+
+    def found(*rows: tuple[str, str]) -> list[int | None]:
+        labels = open_labels(write_csv(tmp_path / "l.csv", *rows), CLASSES, inputs)
+        return [labels.of(name, 0) for name in names]
+
+    assert found(("0", "../photos/a/1.png"), ("1", "c.png")) == [0, None, 1]
+    assert found(("0", "a/1.png"), ("1", "b/1.png")) == [0, 1, None]
+    assert found(("0", "/home/me/../photos/a/1.png"), ("1", "photos/b/1.png")) == [None, 1, None]
+    assert found(("0", "data/c.png"), ("1", "data/d.png")) == [None, None, 0]
+    with pytest.raises(DataError, match="0 of 3 labels matched"):
+        found(("0", "1.png"), ("1", "2.png"))  # of which folder?
+
+
+def test_labels_that_corrupt_writes_fit_a_file_of_one_severity(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 3), dtype=np.uint8)
+    labels = np.array([0, 1, 1, 0, 1, 0, 1])
+    np.savez(tmp_path / "x.npz", images=images, labels=labels, classes=np.array(CLASSES))
+    generate(tmp_path / "x.npz", tmp_path / "c", corruptions=["contrast"], severities=[3], limit=5)
+    inputs = open_inputs(tmp_path / "c" / "contrast-3.npy")
+    found = open_labels(str(tmp_path / "c" / "labels.npy"), CLASSES, inputs)
+    assert [found.of(str(i), i) for i in range(5)] == [0, 1, 1, 0, 1]
+    np.save(tmp_path / "other.npy", np.arange(25) % 2)
+    with pytest.raises(DataError, match="for each of the 5 images"):
+        open_labels(str(tmp_path / "other.npy"), CLASSES, inputs)
 
 
 def test_a_table(tmp_path: Path, listed: Inputs) -> None:
@@ -97,7 +174,7 @@ def test_an_array(tmp_path: Path, listed: Inputs) -> None:
     with pytest.raises(DataError, match="0 of 7 labels matched"):
         open_labels(given, CLASSES, listed)
     np.save(given, np.array([[0.5]]))
-    with pytest.raises(DataError, match="one class number an image"):
+    with pytest.raises(DataError, match="one class number per image"):
         open_labels(given, CLASSES, listed)
 
 

@@ -18,7 +18,7 @@ from data_files import (
 )
 
 from driftnorm._internal.files import exclusive, write_atomically
-from driftnorm.errors import DataError
+from driftnorm.errors import BusyError, DataError
 from driftnorm.images.checksums import check_folder
 from driftnorm.images.download.catalogue import find_dataset
 from driftnorm.images.download.fetch import fetch
@@ -151,7 +151,7 @@ def test_a_lock_is_free_again_afterwards(tmp_path) -> None:
     lock = tmp_path / "lock"
     with (
         exclusive(lock, "Somebody is there."),
-        pytest.raises(DataError, match=r"Somebody is there\. Wait"),
+        pytest.raises(BusyError, match=r"Somebody is there\. Wait"),
         exclusive(lock, "Somebody is there."),
     ):
         pass

@@ -11,9 +11,11 @@ import torch
 from conftest import PixelNet, pretend_trained
 from torch import nn
 
+import driftnorm
 from driftnorm.errors import CheckpointError
-from driftnorm.models import Normalized, build, save_checkpoint
-from driftnorm.models.opener import open_model, read_class_names
+from driftnorm.models import Normalized, build, open_model, save_checkpoint, weights_hash
+from driftnorm.models.adapted import check_rebuilt, save_adapted
+from driftnorm.models.opener import read_class_names
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 NAMES = ("ant", "bee", "<b>cat</b>", "dög")
@@ -26,7 +28,33 @@ def make_network(num_classes: int = 4) -> nn.Module:
     return network
 
 
+class Normalising(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("pixel_mean", torch.tensor(MEAN).view(3, 1, 1))
+        self.register_buffer("pixel_std", torch.tensor(STD).view(3, 1, 1))
+        self.network = make_network()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.network((x - self.pixel_mean) / self.pixel_std)
+
+
+def make_normalising_network() -> nn.Module:
+    return Normalising()
+
+
+def make_fixed_network() -> nn.Module:
+    """A factory that knows its number of classes."""
+    return make_network()
+
+
+def make_odd_network(num_classes: int = 3) -> nn.Module:
+    """A factory that has one output more than classes, as where there is a background."""
+    return make_network(num_classes + 1)
+
+
 FACTORY = "test_opener:make_network"
+FLAGS = {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.3], "size": 8}
 
 
 @pytest.fixture
@@ -101,6 +129,54 @@ def test_what_nobody_knows_is_asked_for(state_file: Path, class_file: Path) -> N
     class_file.write_text("one\ntwo\n")
     with pytest.raises(ValueError, match="must name the 4 classes of the network, it has 2"):
         open_model(FACTORY, weights=state_file, classes=class_file, mean=MEAN, std=STD, size=8)
+
+
+def test_an_adapted_network_of_a_factory_without_num_classes_opens_again(tmp_path: Path) -> None:
+    opened = open_model("test_opener:make_fixed_network", **FLAGS)
+    adapter = driftnorm.adapt(pretend_trained(opened.network), "bn")
+    x = torch.rand(8, 3, 8, 8)
+    adapter(x)
+    save_adapted(tmp_path / "net.safetensors", adapter, opened)
+    again = open_model(tmp_path / "net.safetensors", trust=True)
+    with torch.no_grad():
+        torch.testing.assert_close(again.network(x), adapter.freeze()(x))
+    assert again.adapted_by == "bn"
+
+
+def test_what_cannot_be_opened_again_is_not_put_in_its_place(tmp_path: Path) -> None:
+    opened = open_model("test_opener:make_odd_network", **FLAGS)
+    assert len(opened.classes) == 4
+    with pytest.raises(CheckpointError, match=r"4 classes, .*make_odd_network .* was built for 5"):
+        check_rebuilt(opened)
+    adapter = driftnorm.adapt(opened.network, "bn")
+    with pytest.raises(CheckpointError):
+        save_adapted(tmp_path / "net.safetensors", adapter, opened)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_one_digest_and_the_facts_of_the_weights(tmp_path: Path) -> None:
+    file = described(tmp_path, run={"recipe": "augmix"})
+    opened = open_model(file)
+    assert opened.digest == weights_hash(opened.network.state_dict())
+    by_name = open_model("mnist-bn", weights=file, mean=MEAN, std=STD, size=12)
+    assert dict(opened.facts) == dict(by_name.facts) == {"run": {"recipe": "augmix"}}
+    assert opened.digest == by_name.digest
+    assert open_model(FACTORY, **FLAGS).facts == {}
+
+
+def test_images_that_come_prepared_settle_the_size() -> None:
+    constants = {"mean": MEAN, "std": STD}
+    assert open_model(FACTORY, **constants, shown=(8, 10)).preprocessing.size == 8
+    with pytest.raises(ValueError, match="8 x 10 pixels, got 8"):
+        open_model(FACTORY, **constants, shown=(8, 10), size=8)
+
+
+def test_own_constants_are_found_under_any_of_their_names() -> None:
+    """`load` and `open_model` ask one function."""
+    with pytest.raises(ValueError, match="normalises by itself: leave `mean` and `std` out"):
+        open_model("test_opener:make_normalising_network", **FLAGS)
+    opened = open_model("test_opener:make_normalising_network", size=8)
+    assert opened.preprocessing.std == (1.0, 1.0, 1.0)
 
 
 def test_a_builtin_name_knows_its_input(tmp_path: Path) -> None:

@@ -36,8 +36,26 @@ def test_places_for_the_end_are_made_or_refused_before_the_run(home: Path, image
             run(home, images, "a.csv", **options)
         assert not (home / "a.csv").exists()
         assert not (home / "a.run").exists()
-    run(home, images, "a.csv", save_state=home / "new" / "folder" / "state")
-    assert (home / "new" / "folder" / "state").exists()
+    run(home, images, "a.csv", save_state=home / "new" / "state")
+    assert (home / "new" / "state").exists()
+
+
+def test_only_the_last_folder_of_a_path_is_made(
+    home: Path, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip in a path would otherwise make a tree of folders without a word."""
+    for options in (
+        {"out": "slip/deep/a.csv"},
+        {"out": "a.csv", "save_state": home / "slip" / "deep" / "state"},
+        {"out": "a.csv", "bake": home / "slip" / "deep" / "net.safetensors"},
+    ):
+        out = str(options.pop("out"))
+        with pytest.raises(FileNotFoundError, match=r"slip is not there\. Make it first"):
+            run(home, images, out, **options)
+        assert not (home / "slip").exists()
+    run(home, images, "made/a.csv", quiet=False)
+    assert (home / "made" / "a.run" / "run.json").exists()
+    assert f"note: made the folder {home / 'made'}." in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_run(

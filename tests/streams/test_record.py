@@ -22,7 +22,7 @@ from driftnorm.models import Normalized
 from driftnorm.streams.comparison import COMPARED_IMAGES, ENOUGH, SHARE, Comparison
 from driftnorm.streams.drift_log import MOST_POINTS, DriftCourse
 from driftnorm.streams.predictions import Answer
-from driftnorm.streams.run import Plan, adapt_stream
+from driftnorm.streams.run import Outcome, Plan, adapt_stream
 from driftnorm.views.report.heat import heat_grid
 from driftnorm.views.report.page import make_report
 
@@ -203,6 +203,35 @@ def test_examples_are_drawn_from_the_whole_stream() -> None:
     assert drawn([7, 500, 693]) == names  # however the stream is cut
 
 
+@pytest.mark.parametrize("guard", ["warn", "off"])
+def test_with_labels_there_is_one_accuracy(
+    home: Path, guard: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Headline, table, verdict and record are of the same images: all that have a label."""
+    from driftnorm_test_network import build
+
+    network, images = Normalized(build(), WANTED.mean, WANTED.std).eval(), drifting(400)
+    np.save(home / "x.npy", images)
+    labels = np.arange(400) % len(CLASSES)
+    labels[90:200] = -1  # some are unknown, over whole batches
+    np.save(home / "y.npy", labels)
+    run(home, home / "x.npy", "a.csv", labels=str(home / "y.npy"), guard=guard, quiet=False)
+    said = capsys.readouterr().out
+    record = json.loads((home / "a.run" / "run.json").read_text())
+    with torch.no_grad():
+        answers = network(torch.from_numpy(images).permute(0, 3, 1, 2) / 255).argmax(dim=1).numpy()
+    known = labels >= 0
+    source = (answers == labels)[known].mean()
+    assert record["labelled"] == record["sample"] == known.sum() == 290
+    assert record["sample_accuracy_source"] == pytest.approx(source)
+    assert record["sample_accuracy_adapted"] == pytest.approx(record["accuracy"])
+    counted = {who: sum(c for c, _, _ in bins) for who, bins in record["reliability"].items()}
+    assert counted == {"source": 290, "adapted": 290}
+    assert f"of 290 labelled images that both answered, the source has {100 * source:.1f} %" in said
+    assert f"the adapted network {100 * record['accuracy']:.1f} %" in said
+    assert f"Accuracy {100 * record['accuracy']:.2f} % on 290 labelled images." in said
+
+
 def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:
     from driftnorm_test_network import build
 
@@ -211,7 +240,8 @@ def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:
     np.save(home / "x.npy", drifting(96))
     plan = Plan(home / "a.csv", WANTED, CLASSES, {"method": "bn"}, batch_size=32)
     adapter = driftnorm.adapt(network, "bn", seed=0)  # its guard audits the first three batches
-    outcome = adapt_stream(adapter, alone, open_inputs(home / "x.npy"), plan)
+    *_, outcome = adapt_stream(adapter, alone, open_inputs(home / "x.npy"), plan)
+    assert isinstance(outcome, Outcome)
     assert outcome.record["compared"] == 96
 
 

@@ -10,9 +10,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from driftnorm.errors import BusyError
+from driftnorm.errors import BusyError, DataError
 
-__all__ = ["exclusive", "naming", "write_atomically"]
+__all__ = ["check_regular", "exclusive", "naming", "write_atomically"]
+
+
+def check_regular(path: Path, flag: str) -> None:
+    """Refuse what is neither a file nor a folder: opening a pipe may wait for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            f"`{flag}` {path} is a pipe, a socket or a device, which cannot be read twice: save "
+            "its content in a file."
+        )
 
 
 @contextmanager

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["forget_peak", "keep_freed_memory", "peak_megabytes"]
+__all__ = ["forget_peak", "free_bytes", "keep_freed_memory", "peak_megabytes"]
 
 _STATUS = Path("/proc/self/status")
+_MACHINE = Path("/proc/meminfo")
+_CONTAINER = Path("/sys/fs/cgroup")
 _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # what Linux understands as: the peak is what is held now
 # Options of glibc's `mallopt`, by their numbers in malloc.h, and the most that they take.
@@ -60,6 +62,21 @@ def peak_megabytes() -> int:
         return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
     (kilobytes,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]
     return round(int(kilobytes) / 1024)
+
+
+def free_bytes() -> int | None:
+    """Memory that can still be taken, of the machine or of the container; None if unknown."""
+    try:
+        lines = _MACHINE.read_text().splitlines()
+        found = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")]
+    except OSError:
+        return None
+    try:
+        most, held = ((_CONTAINER / f"memory.{name}").read_text() for name in ("max", "current"))
+        found.append(int(most) - int(held))
+    except (OSError, ValueError):  # no container, or one without a limit ("max")
+        pass
+    return min(found, default=None)
 
 
 def _c_function(name: str) -> Any:

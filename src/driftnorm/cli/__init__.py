@@ -6,6 +6,7 @@ Nothing here may import torch; ``driftnorm --help`` must answer at once.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import cyclopts
@@ -138,6 +139,13 @@ def take_imports(words: list[str]) -> list[str]:
 def main() -> None:
     """Entry point: errors of use in one line, Ctrl-C without a traceback."""
     keep_freed_memory()
+    terminated: list[int] = []
+
+    def terminate(number: int, frame: object) -> None:
+        terminated.append(number)
+        raise KeyboardInterrupt  # or worker processes and their semaphores would be left behind
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         try:
             app(take_imports(sys.argv[1:]), exit_on_error=False, print_error=False)
@@ -148,7 +156,7 @@ def main() -> None:
         sys.exit(141)  # as a shell reports a process that SIGPIPE has ended
     except KeyboardInterrupt:
         print("\nstopped; what was finished is kept.", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     except cyclopts.CycloptsError as error:
         # Its own panel is for terminals: in a log, a line can be searched for.
         print(f"driftnorm: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,7 +1,8 @@
-"""A progress bar that any of the package's ``progress`` arguments takes; silent in a pipe."""
+"""A progress bar that any of the package's ``progress`` arguments takes; plain lines in a log."""
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -17,12 +18,15 @@ from rich.progress import (
 
 __all__ = ["Bar"]
 
+SECONDS_BETWEEN_LINES = 30.0
+
 
 class Bar:
     """Call it with what is being done, how much is done, and how much there is or None.
 
     Args:
-        console: Where to draw; nothing is drawn unless it is a terminal.
+        console: Where to draw. If it is not a terminal, a line goes to stderr every half minute,
+            unless the console is quiet.
         in_bytes: Show amounts as megabytes rather than as counts.
     """
 
@@ -38,10 +42,22 @@ class Bar:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting", total=None)
+        self._unit, self._suffix = (1e6, " MB") if in_bytes else (1.0, "")
+        self._log = None
+        if not console.is_terminal:
+            self._log = Console(stderr=True, quiet=console.quiet)
+        self._logged = time.monotonic()
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
         """Show the state of things."""
-        self._progress.update(self._task, description=text, completed=done, total=total)
+        now = time.monotonic()
+        if self._log is None:
+            self._progress.update(self._task, description=text, completed=done, total=total)
+        elif now - self._logged >= SECONDS_BETWEEN_LINES:
+            self._logged = now
+            of = "" if total is None else f" of {total / self._unit:,.0f}"
+            line = f"{text}: {done / self._unit:,.0f}{of}{self._suffix}"
+            self._log.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Bar:
         self._progress.start()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,15 +15,24 @@ from rich.console import Console
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
+from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._config import keep_config
+from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
-from driftnorm.cli._places import check_places
+from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
-from driftnorm.images import Inputs, open_inputs, open_labels
+from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.checkpoint_files import weights_hash
-from driftnorm.models.opener import save_adapted
-from driftnorm.streams.run import Outcome, Plan, Snapshot, adapt_stream
+from driftnorm.models.adapted import check_rebuilt, save_adapted
+from driftnorm.streams.run import (
+    Began,
+    Note,
+    Outcome,
+    Plan,
+    Snapshot,
+    adapt_stream,
+    batch_size_of,
+)
 from driftnorm.streams.saved_run import load_adapter, save_adapter
 
 __all__ = ["adapt"]
@@ -38,7 +47,8 @@ def adapt(
     *,
     out: Path = Path("predictions.csv"),
     method: str = "gprebn",
-    batch_size: int = 64,
+    batch_size: int | None = None,
+    shuffle: Shuffle = None,
     network: Shared = DEFAULTS,
     labels: str | None = None,
     guard: Policy = "warn",
@@ -50,7 +60,7 @@ def adapt(
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Predict on your own images while adapting to them; stopped, it goes on where it was.
+    """Predict on your own images while adapting to them; stopped, it resumes where it was.
 
     Parameters
     ----------
@@ -66,11 +76,13 @@ def adapt(
     method
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
-        Images a batch; a rest of less than half a batch goes with the last one.
+        Images per batch, 64 by default, or less where that would take more than half of the free
+        memory; a rest of less than half a batch goes with the last one.
     labels
-        Only to report accuracy: a CSV file with the columns name and label, an .npy of class
-        numbers, the word folders (an image's first folder is its class), or the word own (the array
-        labels of an .npz, the .cls files of a .tar).
+        Only to report accuracy, for which the source is asked about every labelled image too: a
+        CSV file with the columns name and label, an .npy of class numbers, the word folders (an
+        image's first folder is its class) or parents (the folder that it lies in is), or the word
+        own (the array labels of an .npz, the .cls files of a .tar).
     guard
         What to do when adaptation does harm: warn, reset, freeze or off.
     load_state
@@ -81,7 +93,7 @@ def adapt(
         Keep the adapted network here at the end, as a plain checkpoint that does not adapt: a
         .safetensors file; `driftnorm export` writes other forms.
     every
-        Batches between saved states; a killed run repeats at most so many. Without it a state is
+        Batches between saved states; a killed run repeats at most this many. Without it a state is
         saved every two seconds, or less often where writing one takes long.
     fresh
         Start over, and write over whatever is there.
@@ -90,10 +102,12 @@ def adapt(
     as_json
         Print the run's record.
     """
-    arguments = dict(locals())
-    _prepare_places(save_state, bake)
+    arguments, seed = dict(locals()), seed_of(shuffle)
+    arguments["shuffle"] = None if seed is None else [seed]
+    _check_bake(bake)
+    written = {"--out": out, "--save-state": save_state, "--bake": bake}
     check_places(
-        {"--out": out, "--save-state": save_state, "--bake": bake},
+        written,
         {
             "MODEL": model,
             "DATA": data,
@@ -103,15 +117,26 @@ def adapt(
         },
     )
     spec = parse_method(method)
-    opened = network.open(model)
-    if bake is not None and opened.architecture is None:
-        raise ValueError(f"`--bake` needs a model that can be built again by name, got {model}.")
-    inputs = open_inputs(data)
+    console = Console(stderr=True, quiet=quiet)
+    opened = network.open(model, console)
+    if bake is not None:
+        check_rebuilt(opened)
+    inputs = open_images(data, seed)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     # With a seed, even a network that draws random numbers answers the same after a restart.
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
+    if batch_size is None and not fresh:
+        batch_size = batch_size_of(out)
+    images = settle_batch_size(
+        batch_size,
+        opened,
+        console,
+        device=network.device,
+        gradient=spec.recipe().needs_backward,
+    )
+    arguments["batch_size"] = images
     given = {
         "weights": network.weights,
         "classes": network.classes,
@@ -123,29 +148,35 @@ def adapt(
         "data": str(data.resolve()),
         "method": str(spec),
         "guard": guard,
-        "batch_size": batch_size,
+        "batch_size": images,
         "device": network.device,
-        "network": weights_hash(opened.network.state_dict())[:12],
+        "network": opened.digest[:12],
         "preprocessing": opened.preprocessing.to_mapping(),
+        **({"order": inputs.fingerprint()} if isinstance(inputs, Shuffled) else {}),
         **{name: None if value is None else str(value) for name, value in given.items()},
     }
-    plan = Plan(out, opened.preprocessing, opened.classes, settings, batch_size, every, fresh)
+    plan = Plan(out, opened.preprocessing, opened.classes, settings, images, every, fresh)
     _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
-    console = Console(stderr=True, quiet=quiet)
-    with Bar(console) as bar, stop_requests() as should_stop:
-        outcome = adapt_stream(
-            adapter,
-            opened.network,
-            inputs,
-            plan,
-            labels=truth,
-            on_begin=lambda: keep_config(plan.folder, "adapt", arguments),
-            on_batch=_shown_on(bar, inputs, console),
-            on_note=lambda note: _say(console, f"note: {note}"),
-            should_stop=should_stop,
-        )
-    if not outcome.finished:
-        _say_how_to_go_on(console, outcome, fresh)
+    make_folders(written, console)
+    events = adapt_stream(adapter, opened.network, inputs, plan, labels=truth)
+    began_at = done = 0
+    outcome: Outcome | None = None
+    with Bar(console) as bar, stop_requests() as should_stop, closing(events):
+        show = _shown_on(bar, inputs)
+        for event in events:
+            match event:
+                case Began(began_at):
+                    keep_config(plan.folder, "adapt", arguments)
+                case Note(text):
+                    _say(console, f"note: {text}")
+                case Snapshot(done):
+                    show(event)
+                    if should_stop():
+                        break
+                case Outcome():
+                    outcome = event
+    if outcome is None:
+        _say_how_to_go_on(console, done, fresh)
         raise SystemExit(130)
     if outcome.record["predicted"]:
         if save_state is not None:
@@ -155,7 +186,7 @@ def adapt(
     if as_json:
         print(json.dumps(outcome.record))
     elif not quiet:
-        print("\n".join(_summary(outcome, plan, save_state, bake)))
+        print("\n".join(_summary(outcome.record, began_at, plan, save_state, bake)))
     if not outcome.record["predicted"]:
         print(f"driftnorm: {_why_nothing(outcome.record)}", file=sys.stderr)
         raise SystemExit(1)
@@ -165,20 +196,12 @@ def adapt(
         raise SystemExit(1)
 
 
-def _prepare_places(save_state: Path | None, bake: Path | None) -> None:
-    """What could not be written at the end of a long run is refused before it."""
+def _check_bake(bake: Path | None) -> None:
     if bake is not None and bake.suffix != BAKED:
         raise ValueError(
             f"`--bake` must be a file that ends in {BAKED}, got {bake}; for other forms use "
             "`--save-state`, and then `driftnorm export`."
         )
-    for flag, file in (("--save-state", save_state), ("--bake", bake)):
-        if file is not None:
-            if file.is_dir():
-                raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
-                pass
 
 
 def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path | None) -> None:
@@ -201,10 +224,8 @@ def _why_nothing(record: dict[str, Any]) -> str:
     )
 
 
-def _shown_on(bar: Bar, inputs: Inputs, console: Console) -> Callable[[Snapshot], None]:
-    """What to do with each batch's snapshot; counting the images is for those who watch."""
-    if not console.is_terminal or console.quiet:
-        return lambda snapshot: None
+def _shown_on(bar: Bar, inputs: Inputs) -> Callable[[Snapshot], None]:
+    """What to do with each batch's snapshot."""
     total = inputs.survey().images
 
     def show(now: Snapshot) -> None:
@@ -219,21 +240,26 @@ def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _say_how_to_go_on(console: Console, outcome: Outcome, fresh: bool) -> None:
-    done, again = outcome.record["images"], " without `--fresh`" * fresh
+def _say_how_to_go_on(console: Console, done: int, fresh: bool) -> None:
+    again = " without `--fresh`" * fresh
     _say(
         console,
-        f"stopped after {done:,} images; what is done is kept, and the same command{again} goes on "
-        "from there.",
+        f"stopped after {done:,} images; what is done is kept, and the same command{again} resumes "
+        "there.",
     )
 
 
-def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path | None) -> list[str]:
+def _summary(
+    record: dict[str, Any],
+    began_at: int,
+    plan: Plan,
+    save_state: Path | None,
+    bake: Path | None,
+) -> list[str]:
     """What came of the run, line by line."""
-    record = outcome.record
     lines = [record["verdict"]]
-    if outcome.began_at:
-        lines.append(f"{outcome.began_at:,} images were done already.")
+    if began_at:
+        lines.append(f"{began_at:,} images were done already.")
     for name, reason in record["skipped_first"][:5]:
         lines.append(f"  unreadable: {name!r}: {reason}")
     if record["skipped"] > 5:
@@ -241,7 +267,7 @@ def _summary(outcome: Outcome, plan: Plan, save_state: Path | None, bake: Path |
     if record["left_out"]:
         lines.append(f"  {record['left_out']:,} other files are not pictures by their names.")
     if record["alarms"]:
-        lines.append(f"The guard gave the alarm {record['alarms']} times; see `--guard`.")
+        lines.append(f"The guard raised {record['alarms']} alarms; see `--guard`.")
     if record.get("accuracy") is not None:
         lines.append(
             f"Accuracy {100 * record['accuracy']:.2f} % on {record['labelled']:,} labelled images."

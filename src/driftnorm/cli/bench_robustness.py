@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.launch import LAUNCHERS
@@ -14,11 +15,11 @@ from driftnorm.bench.protocol import text_of
 from driftnorm.bench.rows import Failure, RowStore, load_rows
 from driftnorm.bench.studies.corruptions import Study
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.bench.studies.subject import check_weights
 from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
 from driftnorm.cli._config import keep_config
+from driftnorm.cli._network_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.opener import read_class_names
+from driftnorm.models.opener import check_weights, read_class_names
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.robustness import VIEWS, find_view
 
@@ -50,6 +51,9 @@ def bench_robustness(
     frost: Path | None = None,
     subset: Path | None = None,
     classes: Path | None = None,
+    mean: Mean = None,
+    std: Std = None,
+    size: int | None = None,
     workers: int | None = None,
     out: Path = Path("runs/robustness"),
     quiet: Quiet = False,
@@ -63,7 +67,8 @@ def bench_robustness(
         Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
         on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
     model
-        A built-in name such as resnet20, timm:NAME, or a driftnorm checkpoint.
+        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
+        package.module:factory.
     weights
         A file of the model's weights; a driftnorm checkpoint has its own.
     pretrained
@@ -91,7 +96,10 @@ def bench_robustness(
         A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
     classes
         Of pictures: a file with the names of all class folders in the order of the network's
-        outputs, one a line. Needed where some of the folders are missing.
+        outputs, one per line. Needed where some of the folders are missing.
+    size
+        Height and width that the images must have, if the network takes no others; they are never
+        resized.
     workers
         Processes, one thread each; default: one a core.
     out
@@ -117,9 +125,14 @@ def bench_robustness(
         subset=None if subset is None else str(subset),
         classes=None if classes is None else read_class_names(classes),
         pretrained=pretrained,
+        mean=None if mean is None else tuple(mean),
+        std=None if std is None else tuple(std),
+        size=size,
     )
     console, store = open_console(quiet, as_json), RowStore(out)
+    find_own_code()
     cells = study.cells()
+    announce_own_code(model, Console(stderr=True, quiet=quiet))
     resolved = {
         name: getattr(study, name) for name in ("corruptions", "severities", "batch_size", "seeds")
     }

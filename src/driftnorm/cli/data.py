@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 import cyclopts
@@ -56,7 +57,7 @@ def list_datasets() -> None:
         f"`driftnorm data check` also knows {_CIFAR100}, {', '.join(_ARRAYS)} and {_PICTURES} in "
         "their released layouts, which `driftnorm corrupt` generates, the domain sets "
         f"{', '.join(KNOWN_SETS)}, {' and '.join(DIGIT_NAMES)} by their MNIST files, and domains "
-        f"(or {OWN}, if it resembles a published set) for a folder of domain/class/image."
+        f"(or {OWN}) for any folder of domain/class/image."
     )
 
 
@@ -100,11 +101,10 @@ def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     name
         Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
         data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita; rotated-mnist or
-        colored-mnist for the MNIST files they are made of; domains for any folder of
-        domain/class/image, or own for one that is to be taken as it is even if it resembles a
-        published set.
+        colored-mnist for the MNIST files they are made of; domains or own for any folder of
+        domain/class/image, which is taken as it is even if it resembles a published set.
     folder
-        Where it is.
+        Where it is; for domains also a tar archive, which is unpacked for the check alone.
     """
     console, name = Console(quiet=quiet), _checkable(name)
     look = _check_domains if name in _FOLDERS else _check_files
@@ -152,8 +152,11 @@ def _generated(name: str, folder: Path, problems: list[str]) -> _Found:
 
 
 def _check_domains(name: str, folder: Path, console: Console) -> _Found:
-    with Bar(console) as bar:
-        found = check_domains(folder, None if name == _DOMAINS else name, progress=bar)
+    # What nobody calls by a published set's name is not compared with one.
+    wanted = OWN if name == _DOMAINS else name
+    with Bar(console) as bar, TemporaryDirectory(prefix="driftnorm-") as scratch:
+        # An archive is unpacked for the check alone: who looks has not asked for it to be kept.
+        found = check_domains(folder, wanted, cache=scratch, progress=bar)
     for line in found.lines():
         _say(console, line)
     known = found.survey.known

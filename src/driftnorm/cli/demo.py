@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -51,6 +52,13 @@ def demo(
     begun = time.perf_counter()
     torch.set_num_threads(1)
     console = Console(quiet=quiet)
+    plots = find_spec("matplotlib") is not None
+    if not plots:
+        console.print(
+            'note: the plot is left out, it needs matplotlib: pip install "driftnorm[plots]"',
+            markup=False,
+            soft_wrap=True,
+        )
     study = Demo(seeds=seeds, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
     done = sum(map(store.has, cells))
@@ -79,11 +87,12 @@ def demo(
     table = demo_table(rows)
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())
-    demo_plot(rows, out / "accuracy.png")
+    if plots:
+        demo_plot(rows, out / "accuracy.png")
     found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
     write_atomically(out / "report.html", page(found))
     console.print(table.to_rich())
     console.print(
-        f"Saved accuracy.png, table.md, rows.jsonl and report.html (open it) in {out} "
+        f"Saved {'accuracy.png, ' * plots}table.md, rows.jsonl and report.html (open it) in {out} "
         f"({time.perf_counter() - begun:.0f} s)."
     )

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._fitting import fitted
+from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
+from driftnorm.diagnosis.findings import ORDERS, find_cost_of_order
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.diagnosis.trial import METHODS, Batch
-from driftnorm.images import open_inputs, open_labels
+from driftnorm.errors import DataError
+from driftnorm.images import Inputs, Shuffled, open_labels
+from driftnorm.methods.spec import parse_method
 
 __all__ = ["diagnose"]
 
@@ -36,7 +43,8 @@ def diagnose(
     network: Shared = DEFAULTS,
     labels: str | None = None,
     methods: Annotated[list[str] | None, Many, Tried] = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
+    shuffle: Shuffle = None,
     limit: int = 1280,
     quiet: Annotated[bool, Flag] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -53,32 +61,49 @@ def diagnose(
         array, or a .tar of pictures.
     labels
         To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
-        numbers, the word folders (an image's first folder is its class), or the word own (the array
-        labels of an .npz, the .cls files of a .tar).
+        numbers, the word folders (an image's first folder is its class) or parents (the folder that
+        it lies in is), or the word own (the array labels of an .npz, the .cls files of a .tar).
     batch_size
-        Images a batch; as you would adapt.
+        Images per batch, as you would adapt; 64 by default, or less where that would take more than
+        half of the free memory.
     limit
-        Look at so many images, in whole batches from all over the data.
+        Look at at most this many images, in whole batches from all over the data.
     quiet
         Print the verdict alone.
     as_json
         Print everything as JSON.
     """
-    opened = network.open(model)
-    inputs = open_inputs(data)
-    truth = None if labels is None else open_labels(labels, opened.classes, inputs)
-    batches = SampledBatches(
-        inputs, opened.preprocessing, truth, batch_size=batch_size, limit=limit
+    aside = Console(stderr=True, quiet=quiet)
+    opened = network.open(model, aside)
+    inputs, tried = open_images(data, seed_of(shuffle)), methods or METHODS
+    images = settle_batch_size(
+        batch_size,
+        opened,
+        aside,
+        device=network.device,
+        gradient=any(parse_method(each).recipe().needs_backward for each in tried),
+        networks=1 + len(tried),
     )
-    aside = Console(stderr=True)
-    with Bar(aside) as bar:
+
+    def look(at: Inputs, bar: Bar) -> tuple[Diagnosis, SampledBatches]:
+        truth = None if labels is None else open_labels(labels, opened.classes, at)
+        batches = SampledBatches(at, opened.preprocessing, truth, batch_size=images, limit=limit)
         found = diagnose_network(
             opened.network,
             _shown(batches, bar, network.device),
-            methods=methods or METHODS,
-            most_batches=limit // batch_size,
+            methods=tried,
+            most_batches=limit // images,
             folders=batches.folders,
         )
+        return found, batches
+
+    with Bar(aside) as bar:
+        found, batches = look(inputs, bar)
+        if any(finding.kind in ORDERS for finding in found.findings):
+            with suppress(DataError):  # of data that cannot be shuffled
+                shuffled, _ = look(Shuffled(inputs), bar)
+                cost = find_cost_of_order(found.run, shuffled.run)
+                found = replace(found, findings=(*found.findings, cost))
     for name, reason in batches.unreadable[:MOST_QUOTED]:
         _say(aside, f"unreadable: {name!r}: {reason}")
     if len(batches.unreadable) > MOST_QUOTED:

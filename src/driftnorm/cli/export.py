@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,15 +17,15 @@ from torch import Tensor
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
+from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
 from driftnorm.cli._network_flags import DEFAULTS, Shared
-from driftnorm.cli._places import check_places
+from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.errors import DriftnormWarning
-from driftnorm.images import open_inputs
 from driftnorm.methods.spec import parse_method
-from driftnorm.models import open_checkpoint
-from driftnorm.models.opener import OpenedModel, save_adapted
+from driftnorm.models.adapted import check_rebuilt, save_adapted, written_beside
+from driftnorm.models.opener import Model
 from driftnorm.streams.saved_run import load_adapter
 
 __all__ = ["export"]
@@ -56,6 +54,7 @@ def export(
     method: str = "gprebn",
     form: Form | None = None,
     batch_size: int = 64,
+    shuffle: Shuffle = None,
     limit: int | None = None,
     tolerance: float = 1e-3,
     network: Shared = DEFAULTS,
@@ -81,9 +80,9 @@ def export(
     form
         safetensors (a driftnorm checkpoint), torch-export or onnx, both with a free batch size.
     batch_size
-        Images a batch.
+        Images per batch.
     limit
-        Adapt to so many images, in whole batches from all over the data; default: to all.
+        Adapt to at most this many images, in whole batches from all over the data; default: to all.
     tolerance
         Largest difference of the logits that is accepted, as a share of their size.
     quiet
@@ -99,12 +98,14 @@ def export(
         )
     read = {"MODEL": model, "--data": data, "--state": state, "--weights": network.weights}
     check_places({"OUT": out}, read)
-    opened = network.open(model)
-    _check_form(chosen, opened)
+    console = Console(stderr=True, quiet=quiet)
+    opened = network.open(model, console)
+    if chosen == "safetensors":
+        check_rebuilt(opened)
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
     if state is not None:
         load_adapter(state, adapter)
-    console = Console(stderr=True, quiet=quiet)
+    make_folders({"OUT": out}, console)
     if opened.adapted_by and state is None and spec.name != "source":
         before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
         console.print(f"note: {before}; `--method source` writes it as it is.", soft_wrap=True)
@@ -115,11 +116,13 @@ def export(
             # With a state, the images are only for the comparison.
             size, most = (batch_size, limit) if state is None else (CHECKED_IMAGES, CHECKED_IMAGES)
             batches = SampledBatches(
-                open_inputs(data), opened.preprocessing, batch_size=size, limit=most
+                open_images(data, seed_of(shuffle)),
+                opened.preprocessing,
+                batch_size=size,
+                limit=most,
             )
             example = _seen(batches, bar, network.device, adapter if state is None else None)
         adapter.freeze().to("cpu")  # where files are written and compared
-        out.parent.mkdir(parents=True, exist_ok=True)
         bar("writing", 0, None)
         difference = _WRITERS[chosen](adapter, out, example, tolerance, opened)
     result = {
@@ -145,14 +148,6 @@ def _form_of(out: Path) -> Form:
             f"{out.name!r}."
         )
     return SUFFIXES[suffix]
-
-
-def _check_form(form: Form, opened: OpenedModel) -> None:
-    if form == "safetensors" and opened.architecture is None:
-        raise ValueError(
-            f"{opened.name} came whole out of a file, so a checkpoint could not say how to build "
-            "it; write .pt2 or .onnx."
-        )
 
 
 def _random_images(size: int) -> Tensor:
@@ -189,34 +184,32 @@ def _notes_on(console: Console) -> Iterator[None]:
 
 # --------------------------------------------------------------------------- forms
 
-Writer = Callable[[RecipeAdapter, Path, Tensor, float, OpenedModel], float]
+Writer = Callable[[RecipeAdapter, Path, Tensor, float, Model], float]
 
 
 def _write_checkpoint(
-    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: Model
 ) -> float:
-    with _unchecked(out, ".safetensors") as file:
-        save_adapted(file, adapter, opened)
-        # The code that it names is what the user has named just now.
-        written = open_checkpoint(file, trust=True).model
+    with written_beside(out, ".safetensors") as file:
+        written = save_adapted(file, adapter, opened)
         return _compared(adapter, written, example, tolerance, out)
 
 
 def _write_program(
-    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: Model
 ) -> float:
     # Tracing with one sample would fix the batch size.
     traced = example if len(example) > 1 else torch.cat([example, example])
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(adapter.bake(), (traced,), dynamic_shapes=({0: batch},))
-    with _unchecked(out, ".pt2") as file:
+    with written_beside(out, ".pt2") as file:
         torch.export.save(program, file)
         written = torch.export.load(file).module()
         return _compared(adapter, written, example, tolerance, out)
 
 
 def _write_onnx(
-    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: OpenedModel
+    adapter: RecipeAdapter, out: Path, example: Tensor, tolerance: float, opened: Model
 ) -> float:
     about = {
         "driftnorm": __version__,
@@ -232,17 +225,6 @@ _WRITERS: dict[Form, Writer] = {
     "torch-export": _write_program,
     "onnx": _write_onnx,
 }
-
-
-@contextmanager
-def _unchecked(out: Path, suffix: str) -> Iterator[Path]:
-    """A name beside `out`; the file gets its own name only if the block ends well."""
-    file = out.with_name(f".{out.stem}.{secrets.token_hex(4)}{suffix}")
-    try:
-        yield file
-        os.replace(file, out)
-    finally:
-        file.unlink(missing_ok=True)
 
 
 @torch.no_grad()

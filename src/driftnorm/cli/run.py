@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import CycloptsError, Parameter
 
+from driftnorm._internal.files import check_regular
 from driftnorm._version import __version__
 from driftnorm.cli import app
 from driftnorm.cli._config import Config, check_keys, load_config
@@ -41,6 +42,7 @@ def run(
     """
     if config.is_dir():
         config = config / "config.yaml"
+    check_regular(config, "CONFIG")
     kept = load_config(config)
     command, bound = parse_config(config, kept, changes)
     if kept.version not in ("", __version__):

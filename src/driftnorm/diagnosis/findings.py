@@ -10,13 +10,14 @@ from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
 from driftnorm.models.normalized import doubt_of_constants
 
-__all__ = ["DOUBTS", "Finding", "find"]
+__all__ = ["DOUBTS", "ORDERS", "Finding", "find", "find_cost_of_order"]
 
 FEW_IMAGES = 64
 SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
 # With one of these no measurement can be trusted, though it may be sound.
 DOUBTS = ("normalisation", "few-images")
+ORDERS = ("class-order", "folder-order")
 # Between what a missed division by sigma does (0.23 and less) and what fog does (0.42).
 SCALE_LOW, SCALE_HIGH, SAME_FOR_ALL = 0.33, 3.0, 0.3
 # Pictures in [0, 1] have a deviation of 0.2 to 0.4, normalised ones of about 1; less is pale.
@@ -56,6 +57,30 @@ def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, 
         *_of_classes(run),
     ]
     return tuple(sorted(found, key=lambda finding: not finding.severe))
+
+
+def find_cost_of_order(ordered: DryRun, shuffled: DryRun) -> Finding:
+    """What the order of the images costs, from the same trials on shuffled ones.
+
+    Args:
+        ordered: What was measured on the images as they come.
+        shuffled: What was measured on as many shuffled ones.
+    """
+    after = max(shuffled.trials[1:], key=lambda trial: trial.accuracy or trial.information)
+    before = next(trial for trial in ordered.trials if trial.method == after.method)
+    if before.accuracy is not None and after.accuracy is not None:
+        source = shuffled.trials[0].accuracy or 0.0
+        costs = (
+            f"{after.method} is right on {before.accuracy:.1%} of the labelled images as they "
+            f"come, and on {after.accuracy:.1%} of shuffled ones (the source on {source:.1%})"
+        )
+    else:
+        first = ordered.trials[0].method
+        costs = (
+            f"{after.method} answers {before.agreement[first]:.1%} of the images as the source "
+            f"does as they come, and {after.agreement[first]:.1%} of shuffled ones"
+        )
+    return Finding("order-cost", False, f"what the order costs: {costs}.")
 
 
 def _of_constants(inventory: Inventory) -> Iterator[Finding]:
@@ -195,7 +220,7 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
             False,
             f"the images come folder by folder (excess {run.serial[FOLDERS].excess:.2f}; 0 is "
             "shuffled, 1 is sorted): if folders are classes, statistics of such batches mislead, "
-            "so shuffle the images (a shuffled list of their paths will do).",
+            "so shuffle the images (`--shuffle` on the command line).",
         )
     elif ordered:
         whose = "true" if LABELS in ordered else "predicted"
@@ -205,7 +230,7 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
             False,
             f"the stream is ordered by class: the {whose} class of an image is that of the one "
             f"before far too often (excess {excess:.2f}; 0 is shuffled, 1 is sorted). Statistics "
-            "of such batches mislead: shuffle the images.",
+            "of such batches mislead: shuffle the images (`--shuffle` on the command line).",
         )
     source = run.trials[0]
     if source.spread < NARROW and run.images >= FEW_IMAGES:
@@ -222,7 +247,7 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
             yield Finding(
                 "alarm",
                 False,
-                f"the guard gave the alarm {trial.alarms} times for {trial.method}.",
+                f"the guard raised {trial.alarms} alarms for {trial.method}.",
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import ClassVar
 
 import torch
 
@@ -103,8 +102,6 @@ class SampledBatches:
 
 class _Chosen(Inputs):
     """Some batches of other inputs."""
-
-    kind: ClassVar[str] = "sample"
 
     def __init__(self, inputs: Inputs, batch_size: int, numbers: Sequence[int]) -> None:
         super().__init__(inputs.path)

@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import lzma
 import tarfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal
-
-from typing_extensions import Self
 
 from driftnorm.errors import DataError
 from driftnorm.images.contents import Content, Raw, Segment, Unreadable, is_picture_name
 from driftnorm.images.stream import Inputs, Survey
+from driftnorm.images.tar_members import DAMAGE, is_compressed, opened_tar, tar_members
 
 __all__ = ["Archive"]
 
 LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
 LONGEST_LABEL = 1000  # bytes
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-
-
-class _Member(tarfile.TarInfo):
-    """Headers that cannot be read are errors: tarfile takes all but the first for a clean end."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        try:
-            return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, as it should be
-            raise
-        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
-            raise tarfile.ReadError("it lacks its end") from error
-        except tarfile.HeaderError as error:
-            raise tarfile.ReadError(f"a damaged header ({error})") from error
 
 
 class Archive(Inputs):
     """The pictures of a tar archive in its own order; other members are left out."""
 
-    kind: ClassVar[str] = "archive"
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        try:
-            with tarfile.open(path, "r:"):
-                self._compressed = False
-        except tarfile.ReadError:
-            self._compressed = True
+        self._compressed = is_compressed(path)
         first = next(iter(self.raw()), None)
         if first is None:
             raise DataError(f"{path} holds no pictures: no member's name ends as pictures do.")
@@ -62,6 +36,10 @@ class Archive(Inputs):
         """The pictures; an archive that ends too soon has an unreadable last one."""
         return islice(self._members(starting_at), starting_at, None)
 
+    def by_position(self) -> Sequence[Raw]:
+        """Where each picture is; a compressed archive has no such places."""
+        return super().by_position() if self._compressed else [*self.raw()]
+
     def survey(self) -> Survey:
         """Only reading the whole archive would tell."""
         return Survey(None)
@@ -70,7 +48,7 @@ class Archive(Inputs):
         """The ``.cls`` files: one beside each picture, alike up to the first dot of its name."""
         labels: dict[str, str] = {}
         pictures: list[str] = []
-        with suppress(*_DAMAGE):  # labels up to there; the stream of pictures tells of the damage
+        with suppress(*DAMAGE):  # labels up to there; the stream of pictures tells of the damage
             for archive, member in self._entries():
                 if is_picture_name(member.name):
                     pictures.append(member.name)
@@ -82,11 +60,8 @@ class Archive(Inputs):
         return {name: labels[_key(name)] for name in pictures if _key(name) in labels}
 
     def _entries(self) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-        mode: Literal["r|*", "r:"] = "r|*" if self._compressed else "r:"
-        with tarfile.open(self.path, mode, tarinfo=_Member) as archive:
-            while (member := archive.next()) is not None:
-                # Or it remembers every member it has seen.
-                archive.members = []  # type: ignore[attr-defined]
+        with opened_tar(self.path) as archive:
+            for member in tar_members(archive):
                 yield archive, member
 
     def _members(self, needed_from: int) -> Iterator[Raw]:
@@ -97,8 +72,8 @@ class Archive(Inputs):
                     skipped = seen < needed_from
                     seen += 1
                     yield Raw(member.name, b"" if skipped else self._content(archive, member))
-        except _DAMAGE as error:
-            why = f"the archive cannot be read on: {error}"
+        except DAMAGE as error:
+            why = f"the rest of the archive cannot be read: {error}"
             yield Raw(str(self.path), Unreadable(why, and_more=True))
 
     def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +40,6 @@ class ArrayFile(Inputs):
     Of an ``.npz`` the array ``images`` is taken, or the only one that can hold images. Images are
     named by their position.
     """
-
-    kind: ClassVar[str] = "array"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -86,14 +85,30 @@ class ArrayFile(Inputs):
                 try:
                     data = stream.read(size)
                 except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                    why = f"the file cannot be read on: {error}"
+                    why = f"the rest of the file cannot be read: {error}"
                     yield Raw(str(position), Unreadable(why, and_more=True))
                     return
                 if len(data) < size:
                     why = "the file ends before this image"
                     yield Raw(str(position), Unreadable(why, and_more=True))
                     return
-                yield Raw(str(position), self._laid_out(data))
+                image: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(shape[1:])
+                yield Raw(str(position), _laid_out(image))
+
+    def by_position(self) -> Sequence[Raw]:
+        """The images, each read when it is asked for; not those of a compressed array."""
+        if self._member is None:
+            begin = 0
+        else:
+            with zipfile.ZipFile(self.path) as archive:
+                about = archive.getinfo(self._member)
+            if about.compress_type != zipfile.ZIP_STORED:
+                return super().by_position()
+            begin = _stored_at(self.path, about)
+        with self.path.open("rb") as stream:
+            stream.seek(begin)
+            shape, _, dtype = _read_header(self.path, stream)
+            return _Rows(np.memmap(self.path, dtype, "r", stream.tell(), shape))
 
     def own_labels(self) -> dict[str, str]:
         """The array ``labels`` of an ``.npz``: numbers or names of classes."""
@@ -120,14 +135,6 @@ class ArrayFile(Inputs):
             with zipfile.ZipFile(self.path) as archive, archive.open(self._member) as member:
                 yield member
 
-    def _laid_out(self, data: bytes) -> npt.NDArray[Any]:
-        """One image as (H, W, C)."""
-        shape: Any = self._header.shape[1:]
-        image: npt.NDArray[Any] = np.frombuffer(data, self._header.dtype).reshape(shape)
-        if image.ndim == 2:
-            return image[:, :, None]
-        return image if image.shape[2] in _CHANNELS else image.transpose(1, 2, 0)
-
     def _check_range(self) -> None:
         """Numbers of another scale are so in every image: say it at once."""
         few = [raw.content for raw in islice(self.raw(), FEW)]
@@ -146,6 +153,42 @@ class ArrayFile(Inputs):
                     f"{self.path}: floats must lie in [0, 1] (the network normalises by itself), "
                     f"got {low:.4g} to {high:.4g} in the first image."
                 )
+
+
+class _Rows(Sequence[Raw]):
+    """The images of an array that lies uncompressed in its file, each read when it is asked for."""
+
+    def __init__(self, images: npt.NDArray[Any]) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    @overload
+    def __getitem__(self, position: int) -> Raw: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Raw]: ...
+
+    def __getitem__(self, position: int | slice) -> Raw | Sequence[Raw]:
+        if isinstance(position, slice):
+            return [self[each] for each in range(*position.indices(len(self)))]
+        return Raw(str(position), _laid_out(np.array(self._images[position])))
+
+
+def _laid_out(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One image as (H, W, C)."""
+    if image.ndim == 2:
+        return image[:, :, None]
+    return image if image.shape[2] in _CHANNELS else image.transpose(1, 2, 0)
+
+
+def _stored_at(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of an uncompressed member begin: after its own header, name and extras."""
+    with path.open("rb") as stream:
+        stream.seek(member.header_offset + 26)
+        name, extra = struct.unpack("<HH", stream.read(4))
+    return member.header_offset + 30 + int(name) + int(extra)
 
 
 def _images_in(path: Path) -> str:

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PICTURE_SUFFIXES", "Content", "Raw", "Segment", "Unreadable", "is_picture_name"]
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "Content",
+    "Raw",
+    "Segment",
+    "Unreadable",
+    "is_picture_name",
+]
 
 PICTURE_SUFFIXES = frozenset(
     (

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, TypeAlias
 
 from driftnorm.errors import DataError
-from driftnorm.images.contents import PICTURE_SUFFIXES, Raw, Unreadable, is_picture_name
+from driftnorm.images.contents import PICTURE_SUFFIXES, Raw, Unreadable
+from driftnorm.images.folder_walk import files_below
 from driftnorm.images.stream import Inputs, Survey, last_change
 
-__all__ = ["Folder", "Listing"]
-
-Identity: TypeAlias = tuple[int, int]  # device and inode: the same folder under any name
+__all__ = ["Folder", "Listing", "changed_file"]
 
 
 class Folder(Inputs):
@@ -22,8 +19,6 @@ class Folder(Inputs):
 
     Links to folders are followed, except back into a folder that they are in.
     """
-
-    kind: ClassVar[str] = "folder"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -38,9 +33,13 @@ class Folder(Inputs):
         found = (Raw(name, content) for name, content, wanted in self._walk() if wanted)
         return islice(found, starting_at, None)
 
+    def by_position(self) -> Sequence[Raw]:
+        """The names of all pictures."""
+        return [*self.raw()]
+
     def changed_since(self, moment: float, count: int) -> str | None:
         """The first of so many pictures that was changed after the moment."""
-        return _changed_file(self.raw(), moment, count)
+        return changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
         """Count the files by their names."""
@@ -51,44 +50,11 @@ class Folder(Inputs):
         return Survey(wanted, left_out)
 
     def _walk(self) -> Iterator[tuple[str, Path | Unreadable, bool]]:
-        return _files_below(self.path, "", frozenset())
-
-
-def _files_below(
-    folder: Path, prefix: str, around: frozenset[Identity]
-) -> Iterator[tuple[str, Path | Unreadable, bool]]:
-    """Name, place, and whether it is a picture, of each file; lazily, one folder at a time."""
-    try:
-        facts = os.stat(folder)
-        here = (facts.st_dev, facts.st_ino)
-        if here in around:
-            return
-        with os.scandir(folder) as entries:
-            # A folder's files compare with its neighbours as whole paths do.
-            names = sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
-    except OSError as error:
-        why = f"the folder cannot be listed: {error.strerror}"
-        yield prefix, Unreadable(why, and_more=True), True
-        return
-    for name in names:
-        if name.endswith("/"):
-            yield from _files_below(folder / name, prefix + name, around | {here})
-        else:
-            yield prefix + name, folder / name, is_picture_name(name)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder; a link to itself is not, and fails when it is opened."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+        return files_below(self.path)
 
 
 class Listing(Inputs):
     """A text file with one path a line; relative ones start at the list's own folder."""
-
-    kind: ClassVar[str] = "list"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -107,9 +73,13 @@ class Listing(Inputs):
         listed = (Raw(line, _place(home, line)) for line in self._lines())
         return islice(listed, starting_at, None)
 
+    def by_position(self) -> Sequence[Raw]:
+        """All lines."""
+        return [*self.raw()]
+
     def changed_since(self, moment: float, count: int) -> str | None:
         """The list, or the first of so many pictures, if it was changed after the moment."""
-        return super().changed_since(moment, count) or _changed_file(self.raw(), moment, count)
+        return super().changed_since(moment, count) or changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
         """Count the lines that are not blank."""
@@ -123,7 +93,8 @@ class Listing(Inputs):
                     yield entry
 
 
-def _changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+def changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
+    """The name of the first of so many pictures in files that was changed after a moment."""
     for name, content in islice(pictures, count):
         if isinstance(content, Path) and last_change(content) > moment:
             return name

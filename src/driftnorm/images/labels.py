@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import csv
+import posixpath
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.csv_cells import text_of_cell
+from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
 from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
+from driftnorm.models._vision import import_timm
 
-__all__ = ["FOLDERS", "OWN", "Labels", "open_labels"]
+__all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
 
-FOLDERS, OWN = "folders", "own"
+FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
+IMAGENET_CLASSES = 1000
+SEVERITIES = 5  # whose labels are the same, one after the other, in the layout of CIFAR-10-C
 
 
 class Labels:
@@ -26,7 +35,7 @@ class Labels:
     Args:
         by_name: Class numbers by the image's name.
         by_position: Class numbers in the order of the images; -1 where unknown.
-        by_folder: Class numbers by the first folder in the image's name.
+        key: What of an image's name the first of these goes by, such as its folder.
     """
 
     def __init__(
@@ -34,72 +43,177 @@ class Labels:
         *,
         by_name: Mapping[str, int] | None = None,
         by_position: Sequence[int] | None = None,
-        by_folder: Mapping[str, int] | None = None,
+        key: Callable[[str], str] = str,
     ) -> None:
         self._by_name = by_name or {}
         self._by_position = by_position or ()
-        self._by_folder = by_folder
+        self._key = key
+
+    def reordered(self, order: Sequence[int] | None) -> Labels:
+        """The same labels for images in another order; None is their own."""
+        if order is None or not self._by_position:
+            return self
+        return Labels(by_position=[self._by_position[place] for place in order])
 
     def of(self, name: str, position: int) -> int | None:
         """The class number of an image; None if it is not known."""
-        if self._by_folder is not None:
-            folder, slash, _ = name.partition("/")
-            return self._by_folder.get(folder) if slash else None
         if position < len(self._by_position):
             number = self._by_position[position]
             return None if number == UNKNOWN else number
-        return self._by_name.get(name)
+        return self._by_name.get(self._key(name))
 
 
 def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
     """Labels as the user gives them, of which at least one must be for one of the images.
 
     Args:
-        given: ``folders`` (an image's first folder is its class), ``own`` (those that the data
-            bring), a CSV file with the columns ``name`` and ``label``, or an ``.npy`` file with
-            one class number an image, -1 where it is unknown.
-        classes: Names of the classes; a label may be one of them, or a number.
+        given: ``folders`` (an image's first folder is its class), ``parents`` (the folder that it
+            lies in is), ``own`` (those that the data bring), a CSV file with the columns ``name``
+            and ``label``, or an ``.npy`` file with one class number per image, -1 where it is
+            unknown.
+        classes: Names of the classes; a label may be one of them, or a number. For the 1,000
+            classes of ImageNet it may also be a WordNet identifier, if timm is installed.
         inputs: The images.
 
     Returns:
         The labels.
     """
-    numbers = {str(number): number for number in range(len(classes))}
-    twice = {name for name, times in Counter(classes).items() if times > 1}
-    numbers |= {name: number for number, name in enumerate(classes) if name not in twice}
-    if given == FOLDERS:
-        labels = Labels(by_folder=numbers)
-        return _checked(labels, inputs, f"no first folder is a class such as {_some(classes)}")
+    numbers = _class_numbers(classes)
+    if given in _FOLDER_OF:
+        return _from_folders(given, numbers, classes, inputs)
     if given == OWN:
         return Labels(by_name=_from_inputs(inputs, numbers))
     file = Path(given)
+    check_regular(file, "--labels")
     if not file.is_file():
         raise FileNotFoundError(
             f"`--labels` {given} is not there: give a CSV file with the columns name and label, "
-            f"an .npy file, the word {OWN} for labels that the data bring, or the word {FOLDERS}."
+            f"an .npy file, the word {OWN} for labels that the data bring, or the word {FOLDERS} "
+            f"or {PARENTS}."
         )
     if file.suffix.lower() == ".npy":
-        numbered = _from_array(file, len(classes))
+        numbered = _of_one_severity(_from_array(file, len(classes)), inputs.survey().images)
         images = inputs.survey().images
         if images is not None and len(numbered) != images:
             raise DataError(
                 f"`--labels` {file} must hold one class number for each of the {images:,} images, "
                 f"in their order ({UNKNOWN} where it is unknown); it holds {len(numbered):,}."
             )
-        labels = Labels(by_position=numbered)
+        labels = Labels(by_position=numbered).reordered(inputs.order)
         return _checked(labels, inputs, f"{file} holds no class numbers")
     named = _from_csv(file, numbers)
-    return _checked(Labels(by_name=named), inputs, f"{file} has names such as {_some([*named])}")
+    why = f"{file} has names such as {_some([*named])}"
+    return _checked(_without_prefix(named, inputs), inputs, why)
+
+
+def _class_numbers(classes: Sequence[str]) -> dict[str, int]:
+    """Class numbers by whatever a label may say."""
+    twice = {name for name, times in Counter(classes).items() if times > 1}
+    numbers = {wnid: number for number, wnid in enumerate(_wordnet_ids(len(classes)))}
+    numbers |= {str(number): number for number in range(len(classes))}
+    return numbers | {name: number for number, name in enumerate(classes) if name not in twice}
+
+
+def _wordnet_ids(classes: int) -> Sequence[str]:
+    """Of ImageNet's classes in their usual order, if there are as many and timm is installed."""
+    if classes != IMAGENET_CLASSES:
+        return ()
+    try:
+        import_timm()
+    except ImportError:
+        return ()
+    names: Sequence[str] = import_module("timm.data").ImageNetInfo("imagenet-1k").label_names()
+    return names
+
+
+def _first_folder(name: str) -> str:
+    folder, slash, _ = _plain(name).partition("/")
+    return folder if slash else ""
+
+
+def _parent_folder(name: str) -> str:
+    return name.rpartition("/")[0].rpartition("/")[2]
+
+
+_FOLDER_OF = {FOLDERS: _first_folder, PARENTS: _parent_folder}
+
+
+def _from_folders(
+    given: str, numbers: Mapping[str, int], classes: Sequence[str], inputs: Inputs
+) -> Labels:
+    labels = Labels(by_name=numbers, key=_FOLDER_OF[given])
+    if _matches(labels, inputs):
+        return labels
+    other = PARENTS if given == FOLDERS else FOLDERS
+    which = "first folder" if given == FOLDERS else "parent folder"
+    why = f"no {which} is a class such as {_some(classes)}"
+    if _matches(Labels(by_name=numbers, key=_FOLDER_OF[other]), inputs):
+        why += f" (`--labels {other}` would fit)"
+    elif _looks_like_wordnet(inputs, given) and len(classes) == IMAGENET_CLASSES:
+        why += " (install timm, which knows the classes of such folders, or give `--classes`)"
+    raise _unmatched(inputs, why)
+
+
+def _looks_like_wordnet(inputs: Inputs, given: str) -> bool:
+    first = next(iter(inputs.raw()), None)
+    return first is not None and bool(re.fullmatch(r"n\d{8}", _FOLDER_OF[given](first.name)))
+
+
+def _of_one_severity(numbered: list[int], images: int | None) -> list[int]:
+    """The labels of all five severities are those of the images of one of them."""
+    if images is None or len(numbered) != SEVERITIES * images:
+        return numbered
+    runs = [numbered[start : start + images] for start in range(0, len(numbered), images)]
+    return runs[0] if all(run == runs[0] for run in runs) else numbered
+
+
+def _plain(name: str) -> str:
+    """A name without what says nothing, such as ``./`` at its beginning."""
+    return posixpath.normpath(name)
+
+
+def _without_prefix(named: Mapping[str, int], inputs: Inputs) -> Labels:
+    """Labels of names that may begin with folders that those of the images lack, or lack theirs.
+
+    Only if no name fits as it is, and if the rest of it still says which image is meant.
+    """
+    plain = {_plain(name): number for name, number in named.items()}
+    labels = Labels(by_name=plain, key=_plain)
+    if not plain or _matches(labels, inputs):
+        return labels
+    names = [_plain(raw.name) for raw in inputs.raw()]
+    for depth in range(1, max(name.count("/") for name in (*plain, *names)) + 1):
+        rest = partial(_after, depth=depth)
+        shorter = {rest(name): number for name, number in plain.items()}
+        if len(shorter) == len(plain) and not shorter.keys().isdisjoint(names):
+            return Labels(by_name=shorter, key=_plain)
+        ends = Counter(map(rest, names))
+        if not plain.keys().isdisjoint(ends) and max(ends.values()) == 1:
+            return Labels(by_name=plain, key=lambda name, rest=rest: rest(_plain(name)))  # type: ignore[misc]
+    return labels
+
+
+def _after(name: str, depth: int) -> str:
+    """A path without its first folders; empty if it has fewer."""
+    parts = name.split("/")
+    return "/".join(parts[depth:])
+
+
+def _matches(labels: Labels, inputs: Inputs) -> bool:
+    return any(labels.of(name, place) is not None for place, (name, _) in enumerate(inputs.raw()))
 
 
 def _checked(labels: Labels, inputs: Inputs, why: str) -> Labels:
     """Refuse labels that fit no image; names are compared, and no image is decoded."""
-    total = 0
-    for total, (name, _) in enumerate(inputs.raw(), start=1):
-        if labels.of(name, total - 1) is not None:
-            return labels
+    if _matches(labels, inputs):
+        return labels
+    raise _unmatched(inputs, why)
+
+
+def _unmatched(inputs: Inputs, why: str) -> DataError:
+    total = sum(1 for _ in inputs.raw())
     first = [each.name for each in islice(inputs.raw(), 3)]
-    raise DataError(
+    return DataError(
         f"`--labels`: 0 of {total:,} labels matched: {why}; the images are {_some(first)}."
     )
 
@@ -119,7 +233,8 @@ def _from_array(file: Path, classes: int) -> list[int]:
     array = open_npy(file)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise DataError(
-            f"{file} must hold one class number an image, got {array.dtype} of shape {array.shape}."
+            f"{file} must hold one class number per image, got {array.dtype} of shape "
+            f"{array.shape}."
         )
     outside = [number for number in set(array.tolist()) if not UNKNOWN <= number < classes]
     if outside:
@@ -153,7 +268,8 @@ def _from_rows(
         number = _number(label, numbers, where)
         if found.setdefault(name, number) != number:
             raise DataError(f"{where}: {name!r} has another label in an earlier line.")
-    return found
+    # Names may be those that `adapt` wrote, and that stand there as no spreadsheet runs them.
+    return {text_of_cell(name): number for name, number in found.items()} | found
 
 
 def _number(label: str, numbers: Mapping[str, int], where: str) -> int:

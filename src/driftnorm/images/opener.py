@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
 from driftnorm.images.archives import Archive
 from driftnorm.images.arrays import ArrayFile
@@ -33,6 +34,7 @@ def open_inputs(path: str | os.PathLike[str]) -> Inputs:
         return Folder(place)
     if not place.exists():
         raise FileNotFoundError(f"`DATA` {place} is not there.")
+    check_regular(place, "DATA")
     name = place.name.lower()
     if name.endswith(_ARRAYS):
         return ArrayFile(place)

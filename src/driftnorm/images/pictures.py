@@ -14,10 +14,11 @@ from PIL import Image, UnidentifiedImageError
 
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
+from driftnorm.images.contents import PICTURE_SUFFIXES, Unreadable
+from driftnorm.images.folder_walk import files_below
 from driftnorm.images.image_set import ImageSet, check_labels, first_positions
 
 __all__ = [
-    "PICTURE_SUFFIXES",
     "PictureSet",
     "jpeg_bytes",
     "load_pictures",
@@ -29,9 +30,6 @@ __all__ = [
 RESIZED_SIDE = 256
 CROPPED_SIDE = 224
 JPEG_QUALITY = 85
-PICTURE_SUFFIXES = frozenset(
-    (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +147,12 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
 def picture_paths(root: Path) -> list[PurePosixPath]:
     """Pictures below a folder as sorted relative paths, hidden ones left out."""
     found = []
-    for parent, folders, files in os.walk(root):
-        folders[:] = [folder for folder in folders if not folder.startswith(".")]
-        inner = PurePosixPath(Path(parent).relative_to(root).as_posix())
-        for file in files:
-            if not file.startswith(".") and os.path.splitext(file)[1].lower() in PICTURE_SUFFIXES:
-                found.append(inner / file)
-    return sorted(found, key=str)
+    for name, place, is_picture in files_below(root):
+        if isinstance(place, Unreadable):
+            raise DataError(f"{root / name}: {place.reason}.")
+        if is_picture:
+            found.append(PurePosixPath(name))
+    return found
 
 
 def read_cropped(path: Path, index: int) -> Pixels:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from driftnorm._internal.processes import available_cores
+from driftnorm.errors import DataError
 from driftnorm.images.contents import Content, Pixels, Raw, Unreadable
 from driftnorm.images.decoder import decoded, described
 from driftnorm.models.normalized import Preprocessing
@@ -48,10 +49,10 @@ class Inputs(ABC):
 
     Attributes:
         path: Where they are.
-        kind: What that is, for people.
+        order: Where each image stands in the data, if they do not come as the data have them.
     """
 
-    kind: ClassVar[str]
+    order: Sequence[int] | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,6 +64,17 @@ class Inputs(ABC):
     @abstractmethod
     def survey(self) -> Survey:
         """Count them, without opening them."""
+
+    def by_position(self) -> Sequence[Raw]:
+        """The images, not decoded, by their position; nothing of them is held but where they are.
+
+        Raises:
+            DataError: They can be read in their own order only.
+        """
+        raise DataError(
+            f"{self.path} can only be read from its beginning to its end, so it cannot be "
+            "shuffled: unpack it, or save an array without compression."
+        )
 
     def own_labels(self) -> Mapping[str, str]:
         """Classes that the data themselves bring, by the image's name: names or numbers."""

@@ -1,8 +1,9 @@
 """Networks, weights and checkpoints.
 
-`load` turns a name and a weight file into a model that takes images in [0, 1]; `save_checkpoint`
-and `open_checkpoint` write and read files that need no name at all. Importing this package imports
-torch only; safetensors, timm and torchvision are imported when first needed.
+`open_model` turns a name, with or without a weight file, or a file that describes itself into a
+network that takes images in [0, 1], with all that goes with it; `load` gives the network alone.
+`save_checkpoint` and `open_checkpoint` write and read files that need no name at all. Importing
+this package imports torch only; safetensors, timm and torchvision are imported when first needed.
 """
 
 from driftnorm.errors import CheckpointError
@@ -16,6 +17,7 @@ from driftnorm.models.checkpoint_files import (
 from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
 from driftnorm.models.names import load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.opener import Model, open_model
 from driftnorm.models.registry import MODELS, ModelFacts, build
 from driftnorm.models.sources import resolve
 
@@ -23,6 +25,7 @@ __all__ = [
     "MODELS",
     "Checkpoint",
     "CheckpointError",
+    "Model",
     "ModelFacts",
     "Normalized",
     "Preprocessing",
@@ -35,6 +38,7 @@ __all__ = [
     "load_weights",
     "matching_architectures",
     "open_checkpoint",
+    "open_model",
     "resolve",
     "save_checkpoint",
     "weights_hash",

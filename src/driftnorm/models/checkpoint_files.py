@@ -31,7 +31,7 @@ from driftnorm.models.checkpoints import (
     plain_weights,
 )
 from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.sources import is_factory, resolve
+from driftnorm.models.sources import is_factory, resolve, takes_classes
 
 FORMAT_VERSION = 1
 HEADER_KEY = "driftnorm"
@@ -99,13 +99,11 @@ def save_checkpoint(
     )
     if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
         raise TypeError(f"`classes` must be a sequence of names, got {classes!r}.")
-    tensors = _network_weights(model_or_state, wanted)
+    tensors = network_weights(model_or_state, wanted)
     options = dict(options or {})
     _check_recipe(architecture, options, path, trust=True)
     if ":" not in architecture:  # built in, or a name that nobody knows
-        with torch.device("meta"):
-            network, _ = resolve(architecture, len(classes), **options)
-        check_fit(network, tensors, name=f"{architecture} with {len(classes)} classes")
+        check_description(tensors, architecture=architecture, classes=classes, options=options)
     digest = weights_hash(tensors)
     description = {
         "format": FORMAT_VERSION,
@@ -118,6 +116,29 @@ def save_checkpoint(
     }
     _write(Path(path), tensors, _as_json(description))
     return digest
+
+
+def check_description(
+    weights: Mapping[str, Tensor],
+    *,
+    architecture: str,
+    classes: Sequence[str],
+    options: Mapping[str, Any],
+) -> None:
+    """Refuses a description that does not lead to a network for these weights."""
+    # What is built in needs no memory for it; other people's code may compute while it builds.
+    place = "cpu" if is_factory(architecture) else "meta"
+    with torch.device(place):
+        network = _rebuilt(architecture, len(classes), options)
+    check_fit(network, weights, name=f"{architecture} with {len(classes)} classes")
+
+
+def _rebuilt(architecture: str, classes: int, options: Mapping[str, Any]) -> nn.Module:
+    """The network of a description; a factory that takes no `num_classes` is not given any."""
+    network, _ = resolve(
+        architecture, classes if takes_classes(architecture) else None, **dict(options)
+    )
+    return network
 
 
 def open_checkpoint(path: PathLike, *, trust: bool = False) -> Checkpoint:
@@ -145,7 +166,7 @@ def open_checkpoint(path: PathLike, *, trust: bool = False) -> Checkpoint:
     classes = tuple(description["classes"])
     try:
         preprocessing = Preprocessing.from_mapping(description["preprocessing"])
-        network, _ = resolve(architecture, len(classes), **options)
+        network = _rebuilt(architecture, len(classes), options)
     except (ValueError, TypeError) as error:
         raise CheckpointError(
             "architecture", f"{path}: the network it describes cannot be built: {error}"
@@ -173,7 +194,7 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _network_weights(
+def network_weights(
     given: nn.Module | Mapping[str, Tensor], wanted: Preprocessing
 ) -> dict[str, Tensor]:
     """The bare network's weights as separate, contiguous CPU tensors."""

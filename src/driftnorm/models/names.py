@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm.adapter._checks import normalizes_input
 from driftnorm.models.checkpoint_files import open_checkpoint
 from driftnorm.models.checkpoints import (
     PathLike,
     classes_in,
     fit_weights,
     load_weights,
-    plain_names,
     plain_weights,
 )
 from driftnorm.models.normalized import Normalized, Preprocessing
@@ -72,9 +72,11 @@ def load(
     if weights is not None:
         source = "the given state dict" if isinstance(weights, Mapping) else weights
         fit_weights(network, state, name=name, source=source, new_head=new_head)
-    constants = _known_constants(network, state, preprocessing)
+    # Only of a stranger's network it must be guessed; parts of known ones may have such names.
+    normalizes = preprocessing is None and normalizes_input(network)
+    constants = None if normalizes else _known_constants(state, preprocessing)
     if mean is not None and std is not None:
-        if _has_own_constants(network):
+        if normalizes:
             raise ValueError(f"{name} normalises by itself: leave `mean` and `std` out.")
         constants = (mean, std)
     model = network if constants is None else Normalized(network, *constants)
@@ -142,16 +144,9 @@ def _built_for(
     return network, preprocessing
 
 
-def _has_own_constants(network: nn.Module) -> bool:
-    """Whether the network normalises by itself."""
-    return bool({"mean", "std"} & set(plain_names(network.state_dict()).values()))
-
-
 def _known_constants(
-    network: nn.Module, state: Mapping[str, Tensor], preprocessing: Preprocessing | None
+    state: Mapping[str, Tensor], preprocessing: Preprocessing | None
 ) -> Constants | None:
-    if _has_own_constants(network):
-        return None
     if "mean" in state and "std" in state:
         return state["mean"].flatten().tolist(), state["std"].flatten().tolist()
     return None if preprocessing is None else (preprocessing.mean, preprocessing.std)

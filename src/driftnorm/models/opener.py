@@ -13,51 +13,58 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
-from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.errors import CheckpointError
-from driftnorm.models import (
-    MODELS,
-    Normalized,
-    Preprocessing,
-    load,
-    load_published,
-    open_checkpoint,
-    resolve,
-    save_checkpoint,
-)
 from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
+from driftnorm.models.checkpoint_files import (
+    facts_in,
+    open_checkpoint,
+    weights_hash,
+)
 from driftnorm.models.checkpoints import PathLike
-from driftnorm.models.names import WEIGHT_SUFFIXES, Constants
-from driftnorm.models.normalized import doubt_of_constants
-from driftnorm.models.sources import is_factory
+from driftnorm.models.efficientnet_lite import NAME as LITE
+from driftnorm.models.names import WEIGHT_SUFFIXES, Constants, load, load_published
+from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_constants
+from driftnorm.models.registry import MODELS
+from driftnorm.models.sources import is_factory, resolve
 
-__all__ = ["OpenedModel", "open_model", "read_class_names", "save_adapted"]
+__all__ = ["Model", "check_weights", "open_model", "read_class_names"]
+
+_PUBLISHERS = ("timm", "torchvision")
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenedModel:
+class Model:
     """A network with all that one must know to show it pictures and to read its answers.
 
     Attributes:
         network: Takes images (N, 3, H, W) in [0, 1] and normalises them itself; evaluation mode.
-        preprocessing: How a picture becomes such an image.
-        classes: Class names in the order of the outputs; their numbers where nobody named them.
         name: What to call the model.
+        digest: SHA-256 of the network's weights and normalisation.
+        classes: Class names in the order of the outputs; their numbers where nobody named them;
+            none where the network could not be tried on the images that were to be shown.
+        preprocessing: How a picture becomes such an image.
         architecture: What it was built from, as `driftnorm.models.load` takes it; None if the
             network came whole out of a trusted file, so that nothing could build it again.
         options: Options of the architecture.
-        adapted_by: The method, where the file says that the network was adapted before.
+        facts: What the file of the weights says about their training; empty for most files.
     """
 
     network: nn.Module
-    preprocessing: Preprocessing
-    classes: tuple[str, ...]
     name: str
+    digest: str
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
     architecture: str | None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    adapted_by: str = ""
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def adapted_by(self) -> str:
+        """The method, where the file says that the network was adapted before; else empty."""
+        return str(self.facts.get("method", "")) if "adapted_from" in self.facts else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +76,7 @@ class _Found:
     classes: tuple[str, ...] | None
     architecture: str | None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    adapted_by: str = ""
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def open_model(
@@ -80,8 +87,10 @@ def open_model(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     size: int | None = None,
+    shown: tuple[int, int] | None = None,
+    untrained: bool = False,
     trust: bool = False,
-) -> OpenedModel:
+) -> Model:
     """Opens the model that a user names.
 
     Class names, input size and normalisation come from the file, from timm or torchvision, or from
@@ -96,6 +105,11 @@ def open_model(
         mean: Mean per channel for images in [0, 1].
         std: Standard deviation per channel.
         size: Height and width of the square input in pixels.
+        shown: Height and width of images that come prepared, and are not resized for the network.
+            A network that fails on a try with such images is not refused: whoever shows them to it
+            records what it raises.
+        untrained: Take an architecture with the weights that it is built with: nothing is
+            downloaded, and nothing refused for want of weights.
         trust: Accept files that can run code when they are opened: pickled modules (as `model` or
             `weights`), TorchScript archives (as `weights`), files that name a factory.
 
@@ -119,22 +133,70 @@ def open_model(
             )
         found = _from_file(Path(model), constants, trust)
     else:
-        found = _from_spec(str(model), weights, constants, trust)
-    preprocessing = _settled_preprocessing(found, size, str(model))
-    outputs = _count_outputs(found.network, preprocessing.size, str(model))
-    return OpenedModel(
-        found.network,
-        preprocessing,
-        _class_names(found.classes, classes, outputs),
-        Path(model).stem if _is_file(model) else str(model),
-        found.architecture,
-        found.options,
-        found.adapted_by,
+        found = _from_spec(str(model), weights, constants, untrained, trust)
+    if size is not None and shown not in (None, (size, size)):
+        raise ValueError(
+            f"`size` must be that of the images, which are shown as they are: {shown[0]} x "
+            f"{shown[1]} pixels, got {size}."
+        )
+    preprocessing = _settled_preprocessing(found, size or (shown and shown[0]), str(model))
+    height, width = shown or (preprocessing.size, preprocessing.size)
+    try:
+        outputs = _count_outputs(found.network, height, width, str(model))
+    except (ValueError, TypeError):
+        if shown is None:
+            raise
+        outputs = 0
+    return Model(
+        network=found.network,
+        name=Path(model).stem if _is_file(model) else str(model),
+        digest=weights_hash(found.network.state_dict()),
+        classes=_class_names(found.classes, classes, outputs),
+        preprocessing=preprocessing,
+        architecture=found.architecture,
+        options=found.options,
+        facts=found.facts,
     )
 
 
+def check_weights(spec: str, weights: PathLike | None, pretrained: bool) -> None:
+    """Refuse to measure a network that nobody trained, where nothing is downloaded unasked.
+
+    Args:
+        spec: As `open_model` takes it.
+        weights: A weight file, if one is given.
+        pretrained: Whether the weights that timm and torchvision publish are asked for.
+
+    Raises:
+        ValueError: The spec is that of an architecture and no weights are given, or two are.
+    """
+    family = spec.partition(":")[0]
+    if pretrained and weights is not None:
+        raise ValueError("`--weights` and `--pretrained` both name weights: give one of them.")
+    if pretrained and family not in _PUBLISHERS:
+        raise ValueError(
+            f"`--pretrained` takes the weights that timm or torchvision publish, but the model is "
+            f"`{spec}`: give `--weights` FILE."
+        )
+    if weights is None and not pretrained:
+        _check_trained(spec)
+        if family in _PUBLISHERS:
+            raise ValueError(
+                f"`{spec}` is an architecture without weights: give `--weights` FILE, or "
+                f"`--pretrained` for those that {family} publishes."
+            )
+
+
+def _check_trained(spec: str) -> None:
+    """What driftnorm builds by itself has no weights of its own."""
+    base = spec.split("+")[0]
+    if base in MODELS or base == LITE:
+        raise ValueError(f"`{spec}` is an architecture without weights: give `--weights` FILE.")
+
+
 def read_class_names(path: PathLike) -> tuple[str, ...]:
-    """Reads class names from a text file, one a line, or from a JSON list."""
+    """Reads class names from a text file, one per line, or from a JSON list."""
+    check_regular(Path(path), "--classes")
     text = Path(path).read_text(encoding="utf-8-sig")
     names: Any = [line.strip() for line in text.splitlines() if line.strip()]
     if text.lstrip().startswith("["):
@@ -180,7 +242,7 @@ def _from_file(path: Path, constants: Constants | None, trust: bool) -> _Found:
         checkpoint.classes,
         checkpoint.architecture,
         checkpoint.options,
-        str(checkpoint.facts.get("method", "")) if "adapted_from" in checkpoint.facts else "",
+        checkpoint.facts,
     )
 
 
@@ -212,38 +274,45 @@ def _from_spec(
     spec: str,
     weights: PathLike | None,
     constants: Constants | None,
+    untrained: bool,
     trust: bool,
 ) -> _Found:
     mean, std = constants or (None, None)
-    if weights is None:
+    facts: Mapping[str, Any] = {}
+    if weights is None and untrained:
+        network = load(spec, mean=mean, std=std)
+    elif weights is None:
         network = _published(spec, mean, std)
     else:
         state: PathLike | dict[str, Tensor] = weights
         if trust and _is_scripted(Path(weights)):
             state = dict(torch.jit.load(str(weights), map_location="cpu").state_dict())  # type: ignore[no-untyped-call]
+        else:
+            facts = facts_in(weights)
         network = load(spec, state, mean=mean, std=std, trust=trust)
     inner = network.network if isinstance(network, Normalized) else network
     if spec in MODELS:
         options = MODELS[spec].options_in(inner.state_dict())
-        return _Found(network, MODELS[spec].preprocessing, None, spec, options)
+        return _Found(network, MODELS[spec].preprocessing, None, spec, options, facts)
     if is_factory(spec):
-        return _Found(network, None, None, spec)
+        return _Found(network, None, None, spec, {}, facts)
     _, preprocessing = resolve(spec)
-    return _Found(network, preprocessing, _published_classes(spec, inner), spec)
+    return _Found(network, preprocessing, _published_classes(spec, inner), spec, {}, facts)
 
 
 def _published(spec: str, mean: Sequence[float] | None, std: Sequence[float] | None) -> nn.Module:
     """The network of a spec with the weights that its own project has for it."""
-    if spec in MODELS:
-        raise ValueError(f"`{spec}` is an architecture without weights: give `--weights` FILE.")
-    if spec.partition(":")[0] not in ("timm", "torchvision"):
+    _check_trained(spec)
+    if spec.partition(":")[0] not in _PUBLISHERS:
         return load(spec, mean=mean, std=std)
     return load_published(spec, mean, std)
 
 
 def _published_classes(spec: str, network: nn.Module) -> tuple[str, ...] | None:
     """Names of the classes that the project's own weights are for."""
-    family, _, name = spec.partition(":")
+    family, _, name = spec.split("+")[0].partition(":")
+    if family not in _PUBLISHERS:
+        return None
     if family == "torchvision":
         published = import_torchvision().models.get_model_weights(name)
         return tuple(published.DEFAULT.meta.get("categories", ())) or None
@@ -279,16 +348,16 @@ def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Prepr
     return dataclasses.replace(known, mean=mean, std=std, size=pixels)
 
 
-def _count_outputs(network: nn.Module, size: int, model: str) -> int:
+def _count_outputs(network: nn.Module, height: int, width: int, model: str) -> int:
     """The number of classes, from one forward pass of grey images."""
     try:
         with torch.no_grad():
             # Two, because a layer without statistics cannot measure the variance of one.
-            answer = network(torch.full((2, 3, size, size), 0.5))
-    except (RuntimeError, ValueError, TypeError) as error:
+            answer = network(torch.full((2, 3, height, width), 0.5))
+    except Exception as error:  # whatever a network of the user's raises
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{model!r} does not take a batch of RGB images of {size} x {size} pixels: {reason}"
+            f"{model!r} does not take a batch of RGB images of {height} x {width} pixels: {reason}"
         ) from error
     if not isinstance(answer, Tensor) or answer.dim() < 2:
         what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
@@ -301,30 +370,12 @@ def _class_names(
 ) -> tuple[str, ...]:
     if path is not None:
         names = read_class_names(path)
-        if len(names) != outputs:
+        if outputs not in (0, len(names)):
             raise ValueError(
                 f"`classes` {path} must name the {outputs} classes of the network, it has "
                 f"{len(names)} names."
             )
         return names
-    if known is not None and len(known) == outputs:
+    if known is not None and outputs in (0, len(known)):
         return known
     return tuple(map(str, range(outputs)))
-
-
-def save_adapted(file: Path, adapter: RecipeAdapter, opened: OpenedModel) -> None:
-    """Write the adapted network as a plain one that describes itself."""
-    if opened.architecture is None:
-        raise ValueError(f"{opened.name} has no name to build it from again; give `--weights`.")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    save_checkpoint(
-        file,
-        adapter.bake().cpu(),
-        architecture=opened.architecture,
-        classes=opened.classes,
-        preprocessing=opened.preprocessing,
-        options=opened.options,
-        adapted_from=opened.name,
-        method=adapter.method,
-        batches=adapter.batches,
-    )

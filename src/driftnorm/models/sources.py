@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -110,7 +111,23 @@ def _from_torchvision(name: str, options: Mapping[str, Any]) -> tuple[nn.Module,
     )
 
 
-def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) -> nn.Module:
+def takes_classes(spec: str) -> bool:
+    """Whether the network can be asked for with a number of classes; all but some factories can."""
+    if not is_factory(spec):
+        return True
+    module_name, _, attribute = spec.split("+")[0].partition(":")
+    factory = _factory(module_name, attribute)
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # compiled code has none
+        return True
+    return "num_classes" in parameters or any(
+        each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()
+    )
+
+
+def _factory(module_name: str, attribute: str) -> Callable[..., object]:
+    """The function that a spec names."""
     spec = f"{module_name}:{attribute}"
     try:
         factory: Any = importlib.import_module(module_name)
@@ -126,6 +143,11 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
         factory = getattr(factory, part, None)
     if not callable(factory):
         raise ValueError(f"`spec` {spec!r}: {module_name!r} has no function {attribute!r}.")
+    return factory  # type: ignore[no-any-return]
+
+
+def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) -> nn.Module:
+    spec, factory = f"{module_name}:{attribute}", _factory(module_name, attribute)
     try:
         network = factory(**options)
     except Exception as error:  # whatever a function of the user's raises

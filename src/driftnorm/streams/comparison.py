@@ -1,4 +1,4 @@
-"""The source's answers beside the adapted network's, on a sample of the stream."""
+"""The source's answers beside the adapted network's: on a sample, or on all that is labelled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from driftnorm.streams.predictions import Answer, empty_bins, place_in_bin
 
 __all__ = ["COMPARED_IMAGES", "Comparison"]
 
-# Every batch until so many images are compared: a short run is judged by more than one batch. The
-# guard asks about as many in the first three.
+# Without labels: every batch until this many images are compared, so that a short run is judged by
+# more than one batch. The guard asks about as many in the first three.
 # Then until one image in 200 is: those that the guard asks about anyway count, so that this asks
 # about at most 0.5 % of the stream.
 ENOUGH, SHARE = 96, 0.005
@@ -52,7 +52,7 @@ class Comparison:
     examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def wants(self, seen: int) -> bool:
-        """Whether the source should be asked about the next batch, after so many images."""
+        """Whether to ask the source about an unlabelled batch, after this many images."""
         return self.images < max(ENOUGH, SHARE * seen)
 
     def add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from driftnorm._internal.csv_cells import safe_cell
 from driftnorm._internal.files import naming
 from driftnorm.errors import DataError
 
@@ -21,6 +23,7 @@ __all__ = [
     "Course",
     "PredictionsFile",
     "Tally",
+    "copy_in_order",
     "empty_bins",
     "place_in_bin",
     "read_answers",
@@ -68,7 +71,8 @@ def read_answers(logits: Any) -> list[Answer]:
 class PredictionsFile:
     r"""A CSV file that grows batch by batch, and can be cut back to an earlier length.
 
-    Always valid UTF-8: bytes of a file's name that are not are written as ``\udcXX``.
+    Always valid UTF-8: bytes of a file's name that are not are written as ``\udcXX``. A text that a
+    spreadsheet would run has an apostrophe before it.
 
     Args:
         path: The file.
@@ -120,9 +124,42 @@ class PredictionsFile:
         self.length += len(data)
 
 
+def copy_in_order(path: Path, out: Path, order: Sequence[int]) -> None:
+    """Write a file's rows so that the one at place ``i`` comes to ``order[i]``.
+
+    Args:
+        path: What a `PredictionsFile` wrote.
+        out: The new file; it appears whole or not at all.
+        order: The places; as many as there are rows.
+    """
+    ends = [0]
+    with path.open("rb") as stream:
+        quotes = length = 0
+        for line in stream:
+            quotes += line.count(b'"')
+            length += len(line)
+            if quotes % 2 == 0:  # or the line break is within a name
+                ends.append(length)
+    if len(ends) != len(order) + 2:
+        raise DataError(
+            f"{path} has {len(ends) - 2:,} rows, but there are {len(order):,} images: it was "
+            "changed. Start over with `--fresh`."
+        )
+    row_of = {place: row for row, place in enumerate(order, start=1)}
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with naming(out), path.open("rb") as stream, temporary.open("wb") as sorted_rows:
+            for row in (0, *(row_of[place] for place in range(len(order)))):
+                stream.seek(ends[row])
+                sorted_rows.write(stream.read(ends[row + 1] - ends[row]))
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def _quoted(text: str) -> str:
-    """Fit for a CSV file, whatever commas, quotes and line breaks it holds."""
-    escaped = text.replace('"', '""')
+    """Fit for a CSV file, whatever commas, quotes, line breaks and formulas it holds."""
+    escaped = safe_cell(text).replace('"', '""')
     return f'"{escaped}"'
 
 

@@ -1,15 +1,15 @@
-"""A stream of the user's images through an adapter, into a CSV file: killed, it goes on."""
+"""A stream of the user's images through an adapter, into a CSV file: killed, it resumes."""
 
 from __future__ import annotations
 
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +21,23 @@ from driftnorm.errors import DataError, DriftnormWarning
 from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing
 from driftnorm.streams.comparison import COMPARED_IMAGES
-from driftnorm.streams.predictions import Answer, PredictionsFile, Tally, read_answers
+from driftnorm.streams.predictions import (
+    Answer,
+    PredictionsFile,
+    Tally,
+    copy_in_order,
+    read_answers,
+)
 from driftnorm.streams.saved_run import RunState, read_state, save_state
 from driftnorm.streams.summary import summarized
 
-__all__ = ["Outcome", "Plan", "Snapshot", "adapt_stream"]
+__all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream", "batch_size_of"]
 
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
 SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400
 FEW = 16  # images
+STATE = "state.safetensors"
 
 
 @dataclass(frozen=True)
@@ -67,17 +74,34 @@ class Plan:
     @property
     def folder(self) -> Path:
         """Where the run keeps its state and its record."""
-        return self.out.with_suffix(".run")
+        return self.folder_of(self.out)
+
+    @staticmethod
+    def folder_of(out: Path) -> Path:
+        """The folder of the run that writes a CSV file."""
+        return out.with_suffix(".run")
 
     @property
     def state_file(self) -> Path:
         """How far the run is."""
-        return self.folder / "state.safetensors"
+        return self.folder / STATE
+
+    @property
+    def stream_file(self) -> Path:
+        """The predictions as they were made, where that is not the order of the images."""
+        return self.folder / "stream.csv"
 
     @property
     def record_file(self) -> Path:
         """What came of it, for the report."""
         return self.folder / "run.json"
+
+
+def batch_size_of(out: Path) -> int | None:
+    """The batch size of the run that a CSV file is of, if there is one that could be resumed."""
+    file = Plan.folder_of(out) / STATE
+    size = read_state(file)[0].settings.get("batch_size") if file.exists() else None
+    return size if isinstance(size, int) else None
 
 
 class Snapshot(NamedTuple):
@@ -90,12 +114,33 @@ class Snapshot(NamedTuple):
     guard: str
 
 
-class Outcome(NamedTuple):
-    """How the run ended: whole or stopped, where this session began, and its record."""
+class Began(NamedTuple):
+    """The run may write: nobody else does, and it is the run it was.
 
-    finished: bool
-    began_at: int
+    Attributes:
+        position: Images that an earlier session has done.
+    """
+
+    position: int
+
+
+class Note(NamedTuple):
+    """A warning, reported once however often it comes."""
+
+    text: str
+
+
+class Outcome(NamedTuple):
+    """The run is finished.
+
+    Attributes:
+        record: What came of it; on disk as well.
+    """
+
     record: dict[str, Any]
+
+
+Event: TypeAlias = Began | Snapshot | Note | Outcome
 
 
 def adapt_stream(
@@ -105,52 +150,55 @@ def adapt_stream(
     plan: Plan,
     *,
     labels: Labels | None = None,
-    on_begin: Callable[[], object] = lambda: None,
-    on_batch: Callable[[Snapshot], None] = lambda snapshot: None,
-    on_note: Callable[[str], None] = lambda note: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Outcome:
-    """Predict on all images and adapt to them; go on where an earlier call was stopped.
+) -> Generator[Event, None, None]:
+    """Predict on all images and adapt to them; resumes where an earlier call was stopped.
 
-    However often the process is killed and started again, the CSV file comes out the same.
+    However often the process is killed and started again, the CSV file comes out the same. To stop
+    it, close the generator between two events: what is done is kept.
 
     Args:
         adapter: Of ``source``; in the state in which a new run shall start.
-        source: The network without adaptation, shown some images for comparison.
+        source: The network without adaptation, shown images for comparison.
         inputs: The images.
         plan: What to do with them.
-        labels: True classes. They are counted with, and never shown to the adapter.
-        on_begin: Called once the run may write: nobody else does, and it is the run it was.
-        on_batch: Hears of every batch.
-        on_note: Hears of every warning.
-        should_stop: Asked after every batch.
+        labels: True classes, in the order of the images. They are counted with, and never shown to
+            the adapter.
 
-    Returns:
-        What came of it; the record is on disk as well, if the run is finished.
+    Yields:
+        `Began`, a `Snapshot` after each batch with a `Note` before it for each new warning, and
+        the `Outcome`.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
+    plan.folder.mkdir(exist_ok=True)
     with exclusive(plan.folder / "lock", f"Another process is writing {plan.out}."):
         state = _begin(adapter, inputs, plan)
-        began_at, tally = state.position, state.tally
-        file = PredictionsFile(plan.out, state.length, plan.classes)
-        on_begin()
-
-        def hear(note: str) -> None:
-            if tally.note(note):
-                on_note(note)
-
-        with closing(file), _warnings_to(hear):
+        written = plan.out if inputs.order is None else plan.stream_file
+        file, tally = PredictionsFile(written, state.length, plan.classes), state.tally
+        heard: list[str] = []
+        with closing(file), _warnings_to(heard.append):
+            yield Began(state.position)
             session = _Session(adapter, source, inputs, plan, labels, file, state)
-            finished = session.run(on_batch, should_stop)
+            with closing(session.batches()) as batches:
+                for snapshot in batches:
+                    yield from _new_notes(heard, tally)
+                    yield snapshot
             read = tally.images - tally.unreadable
-            if finished and 0 < read < FEW and any(layer_distances(adapter).values()):
+            if 0 < read < FEW and any(layer_distances(adapter).values()):
                 images = "was only 1 image" if read == 1 else f"were only {read} images"
-                hear(f"there {images}: statistics of so few are mostly noise.")
+                heard.append(f"there {images}: statistics of so few are mostly noise.")
+            yield from _new_notes(heard, tally)
+        if inputs.order is not None:
+            copy_in_order(written, plan.out, inputs.order)
         record = summarized(state, adapter, plan.classes)
-        if finished:
-            record["left_out"] = inputs.survey().left_out
-            write_atomically(plan.record_file, json.dumps(record, indent=1) + "\n")
-    return Outcome(finished, began_at, record)
+        record["left_out"] = inputs.survey().left_out
+        write_atomically(plan.record_file, json.dumps(record, indent=1) + "\n")
+        yield Outcome(record)
+
+
+def _new_notes(heard: list[str], tally: Tally) -> Iterator[Note]:
+    """What was heard and is not among the run's notes yet."""
+    new = [text for text in heard if tally.note(text)]
+    heard.clear()
+    yield from map(Note, new)
 
 
 def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
@@ -217,35 +265,32 @@ class _Session:
     def _device(self) -> torch.device:
         return next((p.device for p in self.source.parameters()), torch.device("cpu"))
 
-    def run(self, on_batch: Callable[[Snapshot], None], should_stop: Callable[[], bool]) -> bool:
-        """Returns whether all is done."""
+    def batches(self) -> Generator[Snapshot, None, None]:
+        """Does a batch at a time, and saves the state now and then, and at the end."""
         plan, state = self.plan, self.state
         begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
-        unsaved, saved_at, stopped = 0, begun, False
-        pause = SAVE_SECONDS
+        unsaved, saved_at, pause = 0, begun, SAVE_SECONDS
         items = self.inputs.stream(
             plan.preprocessing, starting_at=first, ahead=max(plan.batch_size, 16)
         )
         with closing(items):
-            for batch in in_batches(items, plan.batch_size):
-                entropy = self._predict(batch)
-                now = time.perf_counter()
-                elapsed = now - begun
-                state.tally.seconds = spent + elapsed
-                speed = (state.position - first) / elapsed
-                on_batch(self._snapshot(speed, entropy))
-                unsaved += 1
-                stopped = should_stop()
-                due = now - saved_at > pause if plan.every is None else unsaved >= plan.every
-                if due or stopped:
-                    save_state(plan.state_file, state, self.adapter)
-                    unsaved, saved_at = 0, time.perf_counter()
-                    pause = max(SAVE_SECONDS, (saved_at - now) / SAVE_SHARE)
-                if stopped:
-                    break
-        if unsaved:
-            save_state(plan.state_file, state, self.adapter)
-        return not stopped
+            try:
+                for batch in in_batches(items, plan.batch_size):
+                    entropy = self._predict(batch)
+                    now = time.perf_counter()
+                    state.tally.seconds = spent + now - begun
+                    unsaved += 1
+                    yield self._snapshot((state.position - first) / (now - begun), entropy)
+                    due = now - saved_at > pause if plan.every is None else unsaved >= plan.every
+                    if due:
+                        now = time.perf_counter()
+                        save_state(plan.state_file, state, self.adapter)
+                        unsaved, saved_at = 0, time.perf_counter()
+                        pause = max(SAVE_SECONDS, (saved_at - now) / SAVE_SHARE)
+            except GeneratorExit:
+                pass  # stopped between two batches, where the state is whole
+            if unsaved:
+                save_state(plan.state_file, state, self.adapter)
 
     def _predict(self, batch: Sequence[Item]) -> float:
         """Answer, write and count a batch; returns its mean entropy."""
@@ -277,14 +322,16 @@ class _Session:
         return sum(entropies) / len(entropies) if entropies else float("nan")
 
     def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
-        """Now and then, put the source's answers to some of the same images beside ours."""
+        """Put the source's answers beside ours: to all labelled batches, else to a sample."""
         comparison, last = self.state.comparison, self.adapter.last
         asked = None if last is None else last.source  # by the guard: it need not be asked again
-        if asked is None:
-            if not comparison.wants(self.state.position):
-                return
+        labelled = any(label is not None for _, _, label in shown)
+        wanted = len(x) if labelled else COMPARED_IMAGES
+        if asked is None and not labelled and not comparison.wants(self.state.position):
+            return
+        if asked is None or (labelled and len(asked) < wanted):
             with torch.no_grad():
-                asked = self.source(x[:COMPARED_IMAGES])
+                asked = self.source(x[:wanted])
         plain = read_answers(asked)
         comparison.add(shown[: len(plain)], plain, self.plan.classes)
 

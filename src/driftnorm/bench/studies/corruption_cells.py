@@ -22,7 +22,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.rows import Cell, Failure, Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import evaluate
-from driftnorm.bench.studies.subject import open_subject
+from driftnorm.bench.studies.subject import training_of
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.pictures import PictureSet
 from driftnorm.methods.spec import MethodSpec
@@ -110,13 +110,13 @@ def _exhibit(folder: Path, cell: Cell, images: ImageSet) -> str:
 def _measured(
     study: Study, cell: Cell, method: MethodSpec, images: ImageSet, about: dict[str, str]
 ) -> Row:
-    subject = open_subject(study.model, study.weights, study.pretrained)
-    if not cell.model.endswith(f"@{subject.digest}"):
+    model = study.open_model(images)
+    if not cell.model.endswith(f"@{model.digest[:8]}"):
         raise ValueError(
             f"the network's weights are others in every process ({cell.model}, now "
-            f"@{subject.digest}): seed the function that builds it, or give weights."
+            f"@{model.digest[:8]}): seed the function that builds it, or give weights."
         )
-    adapter = RecipeAdapter(subject.network, method.recipe(), method=method.name, guard=study.guard)
+    adapter = RecipeAdapter(model.network, method.recipe(), method=method.name, guard=study.guard)
     metrics = evaluate(
         adapter,
         batches(images, cell.protocol.batch_size),
@@ -124,7 +124,7 @@ def _measured(
     )
     if images.note:
         about |= {"note": images.note}
-    found = {**metrics, "peak_megabytes": peak_megabytes(), "recipe": subject.recipe}
+    found = {**metrics, "peak_megabytes": peak_megabytes(), "recipe": training_of(model)}
     return Row(cell, found | about, environment())
 
 

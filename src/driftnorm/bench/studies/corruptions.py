@@ -21,9 +21,10 @@ from driftnorm.bench.studies.corruption_checks import (
     check_there,
     check_whole,
 )
-from driftnorm.bench.studies.subject import open_subject, outputs_of, subject_name
+from driftnorm.bench.studies.subject import open_subject, subject_name
 from driftnorm.images.image_set import ImageSet
 from driftnorm.methods.spec import MethodSpec
+from driftnorm.models.opener import Model
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["Study", "batches"]
@@ -50,6 +51,9 @@ class Study:
         subset: A list of ImageNet-C's pictures to take.
         classes: Of pictures: the folder names of all classes, in the order of the outputs.
         pretrained: Take the weights that timm or torchvision publish for the model.
+        mean: Of the network's input, per channel of images in [0, 1]; None where it is known.
+        std: Its deviation, likewise.
+        size: Height and width that the images must have; None takes them as they are.
         guard: Off by default: the paper's methods have none.
         name: Of the study, for the rows.
     """
@@ -68,6 +72,9 @@ class Study:
     subset: str | None = None
     classes: tuple[str, ...] | None = None
     pretrained: bool = False
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: int | None = None
     guard: Policy = "off"
     name: str = "robustness"
 
@@ -90,8 +97,7 @@ class Study:
         label = streams.label
         check_there(streams, self.data, self.corruptions, self.severities)
         example = streams.example(self.corruptions[0], max(self.severities))
-        self._check_classes(label, example)
-        digest = open_subject(self.model, self.weights, self.pretrained).digest
+        digest = self._checked_model(label, example).digest[:8]
         shown = {name: streams.shift(name) for name in self.corruptions if any(self.severities)}
         return [
             Cell(
@@ -110,12 +116,24 @@ class Study:
             for method in self.methods
         ]
 
-    def _check_classes(self, label: str, example: Images) -> None:
+    def _checked_model(self, label: str, example: Images) -> Model:
         first = example.first(1)
-        one = first if isinstance(first, ImageSet) else first.load()
-        height, width = one.images.shape[1:3]
-        outputs = outputs_of(self.model, self.weights, self.pretrained, height, width)
-        check_class_count(self.model, outputs, label, example.classes)
+        model = self.open_model(first if isinstance(first, ImageSet) else first.load())
+        check_class_count(self.model, len(model.classes) or None, label, example.classes)
+        return model
+
+    def open_model(self, images: ImageSet) -> Model:
+        """The network, which must be able to take such images."""
+        height, width = images.images.shape[1:3]
+        return open_subject(
+            self.model,
+            self.weights,
+            self.pretrained,
+            self.mean,
+            self.std,
+            self.size,
+            (height, width),
+        )
 
     def _protocol(
         self, label: str, images: Images, severity: int, seed: int, method: MethodSpec

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import shutil
 import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -13,14 +12,12 @@ from typing import IO
 from driftnorm._internal.cache_folder import made_once
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
-from driftnorm.images.pictures import PICTURE_SUFFIXES
+from driftnorm.images.contents import PICTURE_SUFFIXES
+from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
 __all__ = ["unpacked"]
 
 _BLOCK = 1 << 20
-_MOST_EXPANSION = (
-    100  # drawings may be stored plainly and shrink a lot; more than that is an attack
-)
 
 
 def unpacked(archive: Path, cache: Path, progress: Report) -> Path:
@@ -41,20 +38,18 @@ def unpacked(archive: Path, cache: Path, progress: Report) -> Path:
 
 
 def _unpack(archive: Path, folder: Path, progress: Report) -> None:
-    left = total = archive.stat().st_size * _MOST_EXPANSION
-    taken = False
+    done = 0
     try:
-        with tarfile.open(archive, "r|*") as members:
+        with opened_tar(archive) as members:
             for path, stream in _pictures(members, archive):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                left -= _copy(stream, folder / path, left, archive)
-                taken = True
-                progress("unpacking", total - left, None)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{archive} is no tar archive, or a truncated or damaged one: {error}."
-        ) from error
-    if not taken:
+                with (folder / path).open("wb") as copy:
+                    shutil.copyfileobj(stream, copy, _BLOCK)
+                    done += copy.tell()
+                progress("unpacking", done, None)
+    except DAMAGE as error:
+        raise damage_of(archive, error) from error
+    if not any(folder.iterdir()):
         raise DataError(
             f"{archive} holds no pictures: no file in it ends in "
             f"{', '.join(sorted(PICTURE_SUFFIXES))}."
@@ -62,7 +57,7 @@ def _unpack(archive: Path, folder: Path, progress: Report) -> None:
 
 
 def _pictures(members: tarfile.TarFile, archive: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
-    for member in members:
+    for member in tar_members(members):
         path = PurePosixPath(member.name)
         if not member.isreg() or path.suffix.lower() not in PICTURE_SUFFIXES:
             continue
@@ -72,17 +67,3 @@ def _pictures(members: tarfile.TarFile, archive: Path) -> Iterator[tuple[PurePos
         stream = members.extractfile(member)
         if stream is not None:
             yield path, stream
-
-
-def _copy(stream: IO[bytes], target: Path, most: int, archive: Path) -> int:
-    copied = 0
-    with target.open("wb") as copy:
-        while block := stream.read(_BLOCK):
-            copied += len(block)
-            if copied > most:
-                raise DataError(
-                    f"{archive} grows to more than {_MOST_EXPANSION} times its size: it is not "
-                    "unpacked further, so as not to fill the disk."
-                )
-            copy.write(block)
-    return copied

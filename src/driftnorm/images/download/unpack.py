@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -13,6 +12,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.checksums import stored_path
 from driftnorm.images.download.catalogue import Dataset, File
 from driftnorm.images.image_set import find_home
+from driftnorm.images.tar_members import DAMAGE, opened_tar, tar_members
 
 __all__ = ["take_files"]
 
@@ -52,12 +52,12 @@ def take_files(source: Path, dataset: Dataset, target: Path, progress: Report) -
 
 def _take_from_archive(source: Path, copier: _Copier) -> None:
     try:
-        with tarfile.open(source, "r|*") as archive:
-            for member in archive:
+        with opened_tar(source) as archive:
+            for member in tar_members(archive):
                 stream = archive.extractfile(member) if member.isreg() else None
                 if stream is not None:
                     copier.copy(PurePosixPath(member.name).name, stream)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (*DAMAGE, zlib.error, gzip.BadGzipFile) as error:  # the last, of files within it
         with source.open("rb") as stream:
             opening = stream.read(16)
         raise DataError(

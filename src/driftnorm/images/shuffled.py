@@ -1,0 +1,60 @@
+"""The user's images in a shuffled order, which a seed settles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from driftnorm.images.contents import Raw
+from driftnorm.images.folders import changed_file
+from driftnorm.images.stream import Inputs, Survey
+
+__all__ = ["Shuffled"]
+
+
+class Shuffled(Inputs):
+    """Other inputs in another order: the same for the same seed and the same number of images.
+
+    Names of files are held in memory; the images of an array are not.
+
+    Args:
+        inputs: The images in their own order; each must be readable by its position.
+        seed: Of the order.
+    """
+
+    order: Sequence[int]
+
+    def __init__(self, inputs: Inputs, seed: int = 0) -> None:
+        super().__init__(inputs.path)
+        if seed < 0:
+            raise ValueError(f"`--shuffle` must be a seed that is at least 0, got {seed}.")
+        self._inputs, self._images, self.seed = inputs, inputs.by_position(), seed
+        self.order = np.random.default_rng(seed).permutation(len(self._images)).tolist()
+
+    def raw(self, starting_at: int = 0) -> Iterator[Raw]:
+        """The images, not decoded, from a position of the new order on."""
+        return (self._images[place] for place in islice(self.order, starting_at, None))
+
+    def survey(self) -> Survey:
+        """That of the images themselves."""
+        return Survey(len(self.order), self._inputs.survey().left_out)
+
+    def own_labels(self) -> Mapping[str, str]:
+        """Those of the images themselves: labels go by names."""
+        return self._inputs.own_labels()
+
+    def changed_since(self, moment: float, count: int) -> str | None:
+        """What of the first so many images, in the new order, was changed after a moment."""
+        files = self._inputs.changed_since(moment, 0)
+        return files or changed_file(self.raw(), moment, count)
+
+    def fingerprint(self) -> str:
+        """Another one, if the order is of other images: their names, or how many there are."""
+        digest = hashlib.sha256(f"{self.seed} {len(self.order)}".encode())
+        if isinstance(self._images, list):
+            for name, _ in self._images:
+                digest.update(f"\n{name}".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()[:12]

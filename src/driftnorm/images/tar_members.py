@@ -1,0 +1,115 @@
+"""The one reader of tar archives: from the beginning to the end, in bounded memory and time."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from typing_extensions import Self
+
+from driftnorm.errors import DataError
+
+__all__ = ["DAMAGE", "damage_of", "is_compressed", "opened_tar", "tar_members"]
+
+DAMAGE = (tarfile.TarError, EOFError)
+"""What a damaged archive raises while it is read."""
+# Drawings may be stored plainly and shrink a lot; an archive that grows by more is an attack, if
+# what comes out of it is worth mentioning.
+MOST_EXPANSION, HARMLESS = 100, 1 << 24
+
+Opener: TypeAlias = type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma.LZMAFile]
+_OPENERS: dict[bytes, Opener] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+}
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether an archive has to be read from its beginning on."""
+    return _opener(path) is not None
+
+
+@contextmanager
+def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """An archive, compressed or not; for `tar_members`."""
+    opener = _opener(path)
+    if opener is None:
+        with tarfile.open(path, "r:", tarinfo=_Member) as archive:
+            yield archive
+        return
+    with opener(path) as stream:
+        # Not tarfile's own decompression: it unpacks blocks whole, and 4 KB can become gigabytes.
+        bounded: Any = _Bounded(stream, path.stat().st_size)
+        with tarfile.open(fileobj=bounded, mode="r|", tarinfo=_Member) as archive:
+            yield archive
+
+
+def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members in their order; the content of each must be read before the next one."""
+    source = getattr(archive.fileobj, "fileobj", None)
+    while (member := archive.next()) is not None:
+        # Or it remembers every member it has seen.
+        archive.members = []  # type: ignore[attr-defined]
+        if isinstance(source, _Bounded):
+            source.check(member.offset_data + member.size)
+        yield member
+
+
+def damage_of(path: Path, error: Exception) -> DataError:
+    """What to say of an archive that cannot be read."""
+    return DataError(f"{path} is no tar archive, or a truncated or damaged one: {error}.")
+
+
+def _opener(path: Path) -> Opener | None:
+    with path.open("rb") as stream:
+        opening = stream.read(8)
+    found = (opener for magic, opener in _OPENERS.items() if opening.startswith(magic))
+    return next(found, None)
+
+
+class _Bounded:
+    """What comes out of a decompressor, up to a limit; its errors are those of a tar archive."""
+
+    def __init__(self, stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, size: int) -> None:
+        self._stream, self._done = stream, 0
+        self._most = max(MOST_EXPANSION * size, HARMLESS)
+
+    def check(self, length: int) -> None:
+        """Refuse to go on if the archive is going to be that long."""
+        if length > self._most:
+            raise tarfile.ReadError(
+                f"it grows to more than {MOST_EXPANSION} times its size, refused as a "
+                "decompression bomb"
+            )
+
+    def read(self, size: int) -> bytes:
+        try:
+            data = self._stream.read1(size)  # `read` would lose what is whole before a damage
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise tarfile.ReadError(str(error)) from error
+        self._done += len(data)
+        self.check(self._done)
+        return data
+
+
+class _Member(tarfile.TarInfo):
+    """Headers that cannot be read are errors: tarfile takes all but the first for a clean end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, as it should be
+            raise
+        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("it lacks its end") from error
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"a damaged header ({error})") from error
