@@ -75,8 +75,9 @@ def test_mtl(reading: str, mode: str) -> None:
             embedding = 0.7 * sum(features) / len(features) + 0.3 * memory[domain]
             memory[domain] = embedding.detach()
             numbers["embeddings"][domain] = memory[domain]
-            if reading == "domainbed":
-                embedding = torch.randn(5, dtype=torch.float64)
+            embeddings = [embedding] * len(features)
+            if reading == "domainbed":  # which draws for every image
+                embeddings = [*torch.randn(len(features), 5, dtype=torch.float64)]
             weight = torch.cat(
                 [
                     numbers["network.classifier.weight"],
@@ -84,7 +85,8 @@ def test_mtl(reading: str, mode: str) -> None:
                 ],
                 1,
             )
-            both = torch.stack([torch.cat([f, embedding]) for f in features])
+            pairs = zip(features, embeddings, strict=True)
+            both = torch.stack([torch.cat(pair) for pair in pairs])
             logits = both @ weight.T + numbers["network.classifier.bias"]
             loss = loss + cross_entropy(logits, own.labels)
         adam.descend(loss)

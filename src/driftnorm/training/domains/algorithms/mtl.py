@@ -10,8 +10,9 @@ Formula:
     e is the mean feature of the batch, without memory. Two readings:
 
     * ``"paper"``: as written.
-    * ``"domainbed"``: as DomainBed's code runs: e is overwritten by standard normal noise, in
-      training and at test time, so that no gradient flows through it and predictions are random.
+    * ``"domainbed"``: as DomainBed's code runs: e is overwritten by standard normal noise, new for
+      every image, in training and at test time, so that no gradient flows through it and
+      predictions are random.
 """
 
 from __future__ import annotations
@@ -86,4 +87,4 @@ class MTL(Algorithm):
         before = self.embeddings[domain].clone()
         embedding = self.ema * features.mean(0) + (1 - self.ema) * before
         self.embeddings[domain] = embedding.detach()
-        return torch.randn_like(embedding) if self.reading == "domainbed" else embedding
+        return torch.randn_like(features) if self.reading == "domainbed" else embedding
