@@ -22,7 +22,7 @@ Formula:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import nn
@@ -33,11 +33,10 @@ from driftnorm.models.deployed import ArmNetwork
 from driftnorm.models.mnist_cnn import MnistNet
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend, mean_cross_entropy
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
 __all__ = ["ARM"]
-
-Reading = Literal["paper", "domainbed"]
 
 
 class ARM(Algorithm):
@@ -49,7 +48,7 @@ class ARM(Algorithm):
         group_size: Images that share a context; each domain's minibatch must be a multiple of it.
             DomainBed trains with minibatches of this size (8; on MNIST, as many as there are).
         context_channels: Channels of the context (the authors take 12 in their MNIST example).
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """

@@ -18,7 +18,7 @@ Formula:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -28,11 +28,10 @@ from driftnorm.models.deployed import Embedding, MtlHead
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
 __all__ = ["MTL"]
-
-Reading = Literal["paper", "domainbed"]
 
 
 class MTL(Algorithm):
@@ -42,7 +41,7 @@ class MTL(Algorithm):
         network: Changed in place; its classifier is replaced by one that takes an embedding too.
         domains: How many training domains there are.
         ema: Weight of the new mean feature in a domain's embedding.
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """
