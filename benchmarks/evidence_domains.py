@@ -70,7 +70,7 @@ def train(plan: DomainTraining, data: str, side: int, folder: Path) -> None:
 
     begun = time.perf_counter()
     outcome = plan.run(open_arrays(data, side), folder, hooks=Hooks(on_record=say))
-    print(f"{folder.name}: {outcome.reason}, {time.perf_counter() - begun:.0f} s", flush=True)
+    print(f"{folder.name}: {outcome.stop}, {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def train_pacs(arguments: argparse.Namespace) -> None:

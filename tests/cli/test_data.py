@@ -20,7 +20,6 @@ from data_files import (
 from rich.console import Console
 
 from driftnorm.cli._progress import Bar
-from driftnorm.cli._training_flags import TrainingFlags
 from driftnorm.cli.corrupt import corrupt
 from driftnorm.cli.data import app, check
 from driftnorm.cli.train_domains import train_domains
@@ -28,6 +27,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import load_cifar_c
 from driftnorm.images.domains.known import KNOWN_SETS
 from driftnorm.images.download.catalogue import DATASETS
+from driftnorm.training.domains.plans import PlanOptions
 
 
 @pytest.fixture
@@ -129,11 +129,11 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
     ]
     run("check", "own", "mine", "--quiet")
     assert capsys.readouterr().out == ""
-    small = {"size": 32, "batch_size": 2, "cache": "cache"}
-    training = TrainingFlags(backbone="resnet18", batch_norm="trained", steps=1)
+    small = {"backbone": "resnet18", "batch_norm": "trained", "steps": 1, "batch_size": 2}
     for number, data in enumerate(("mine", "own:mine")):
         out = toy / str(number)
-        train_domains(data=data, test_domain=["photo"], training=training, out=out, **small)
+        training = PlanOptions(data, **small)
+        train_domains(test_domain=["photo"], training=training, out=out, size=32, cache="cache")
         assert (out / "last.safetensors").is_file()
     capsys.readouterr()
     (toy / "mine" / "photo" / "notes.txt").write_text("")

@@ -16,7 +16,7 @@ from driftnorm.shifts import CONSTANTS, corrupt
 from driftnorm.shifts._common import Draws, to_planes
 from driftnorm.shifts._filters import gaussian_filter, motion_filter
 from driftnorm.shifts._plasma import plasma
-from driftnorm.shifts._water import chamfer_distances, equalise, find_edges
+from driftnorm.shifts._water import chamfer_distances, equalise, find_edges, water_relief
 from driftnorm.shifts.blur import disk_kernel
 from driftnorm.shifts.digital import bilinear
 
@@ -150,6 +150,25 @@ def test_edges_distances_and_equalisation_are_opencvs() -> None:
         for levels in (layers, layers // 13):
             stretched = np.stack([cv2.equalizeHist(some) for some in levels])
             np.testing.assert_array_equal(equalise(levels), stretched)
+
+
+def relief_by_opencv(layer: np.ndarray) -> np.ndarray:
+    distances = cv2.distanceTransform(255 - cv2.Canny(layer, 50, 150), cv2.DIST_L2, 5)
+    levels = cv2.blur(np.minimum(distances, 20), (3, 3)).astype(np.uint8)
+    weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+    lit = cv2.filter2D(cv2.equalizeHist(levels), cv2.CV_8U, weights)
+    relief = layer * cv2.blur(lit, (3, 3)).astype(np.float32)
+    return relief / relief.max()
+
+
+@pytest.mark.parametrize(("sigma", "size"), [(0.7, 32), (1.0, 32), (2.0, 224), (4.0, 224)])
+def test_water_is_opencvs(sigma, size) -> None:
+    noise = Draws(2, range(40), "water", 1).normal(size, size)
+    layers = gaussian_filter(noise * 0.3 + 0.65, sigma)
+    layers[layers < 0.68] = 0
+    layers = (layers * 255).astype(np.int64).astype(np.uint8)
+    expected = np.stack([relief_by_opencv(layer) for layer in layers])
+    np.testing.assert_allclose(water_relief(layers), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [1.4, 2.0, 3.0])

@@ -141,7 +141,7 @@ def defocus_blur(x, draws, scale, radius, softness):
 
 
 def glass_blur(x, draws, scale, sigma, reach, iterations):
-    x = np.uint8(per_channel(x, lambda plane: blurred(plane, sigma)) + 1e-3)
+    x = np.uint8(per_channel(x, lambda plane: blurred(plane, sigma)) + 1e-9)
     for _ in range(iterations):
         shape = HEIGHT - 2 * reach, WIDTH - 2 * reach
         downs, rights = (
@@ -269,7 +269,7 @@ def check_against(reference, name, scale, image, index) -> None:
         expected = reference(
             image.astype(float), draws, scale, *CONSTANTS[name][scale][severity - 1]
         )
-        expected = np.clip(expected + 1e-3, 0, 255).astype(np.uint8).astype(int)
+        expected = np.clip(expected + 1e-9, 0, 255).astype(np.uint8).astype(int)
         result = corrupt(
             image[None], name, severity, indices=[index], seed=9, scale=scale, frost="procedural"
         )

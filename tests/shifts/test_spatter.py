@@ -101,9 +101,9 @@ def spatter(x, draws, scale, mean, deviation, sigma, threshold, amount, is_mud):
     layer = np.where(layer < threshold, 0, layer)
     if is_mud:
         return mud(x, layer > threshold, amount)
-    layer = np.clip(layer * 255 + 1e-3, 0, 255).astype(np.uint8)
+    layer = np.floor(layer * 255) % 256
     ones = np.ones((3, 3))
-    levels = np.floor(window_sum(distances_to(edges_of(layer)), ones) / 9 + 1e-3).astype(int)
+    levels = np.floor(window_sum(distances_to(edges_of(layer)), ones) / 9).astype(int)
     light = window_sum(equalised(levels), [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
     relief = layer * np.rint(window_sum(np.clip(light, 0, 255), ones) / 9)
     return x + amount * (relief / max(relief.max(), 1))[..., None] * np.array([175, 238, 238])

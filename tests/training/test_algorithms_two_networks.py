@@ -75,8 +75,9 @@ def test_mtl(reading: str, mode: str) -> None:
             embedding = 0.7 * sum(features) / len(features) + 0.3 * memory[domain]
             memory[domain] = embedding.detach()
             numbers["embeddings"][domain] = memory[domain]
-            if reading == "domainbed":
-                embedding = torch.randn(5, dtype=torch.float64)
+            embeddings = [embedding] * len(features)
+            if reading == "domainbed":  # which draws for every image
+                embeddings = [*torch.randn(len(features), 5, dtype=torch.float64)]
             weight = torch.cat(
                 [
                     numbers["network.classifier.weight"],
@@ -84,7 +85,8 @@ def test_mtl(reading: str, mode: str) -> None:
                 ],
                 1,
             )
-            both = torch.stack([torch.cat([f, embedding]) for f in features])
+            pairs = zip(features, embeddings, strict=True)
+            both = torch.stack([torch.cat(pair) for pair in pairs])
             logits = both @ weight.T + numbers["network.classifier.bias"]
             loss = loss + cross_entropy(logits, own.labels)
         adam.descend(loss)
@@ -158,6 +160,30 @@ def test_arm_starts_the_context_channel_with_the_first_filters() -> None:
     assert stem.weight.shape[1] == 5
     for channel in range(5):
         assert torch.equal(stem.weight[:, channel], weight[:, channel % 2])
+
+
+@pytest.mark.parametrize("reading", ["paper", "domainbed"])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_arm_on_digits_starts_afresh_in_domainbeds_reading(reading: str, normalized: bool) -> None:
+    model = build("mnist-bn", num_classes=3)
+    first = model.conv1.weight.detach().clone()
+    network = DomainNetwork(Normalized(model, (0.0,), (1.0,)) if normalized else model)
+    ARM(network, DOMAINS, reading=reading)
+    assert model.conv1.weight.shape[1] == 2
+    copied = torch.equal(model.conv1.weight, first.expand(-1, 2, -1, -1))
+    assert copied == (reading == "paper")
+    if reading == "domainbed":  # as a layer of two channels starts
+        bound = (2 * 9) ** -0.5
+        assert 0.9 * bound < model.conv1.weight.abs().max().item() <= bound
+
+
+@pytest.mark.parametrize("reading", ["paper", "domainbed"])
+def test_arm_keeps_pretrained_filters_in_both_readings(reading: str) -> None:
+    network = domain_network()
+    ARM(network, DOMAINS, reading=reading)
+    stem = network.featurizer.network.network.layer1[0].weight
+    assert torch.equal(stem[:, :2], tiny_model().network.layer1[0].weight)
+    assert torch.equal(stem[:, 2], stem[:, 0])
 
 
 def test_arm_refuses_groups_across_domains() -> None:

@@ -16,8 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tinted import SIDE, make_domains, plan
+from torch import nn
 
 import driftnorm
+from driftnorm._internal.files import exclusive
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.protocol import Protocol
 from driftnorm.bench.rows import Cell, Failure, Row, RowStore
@@ -30,15 +32,18 @@ from driftnorm.bench.selection import (
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.domains import DomainStudy, open_trained
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN
-from driftnorm.errors import MixedRowsError
+from driftnorm.cli.train_domains import train_domains
+from driftnorm.errors import BusyError, MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import parse_method
 from driftnorm.models import build
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.training.domains.algorithms import ALGORITHMS, find_algorithm
+from driftnorm.training.domains.domain_run import DomainRun
 from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
+from driftnorm.training.domains.training import DomainTraining
 from driftnorm.training.loop import Hooks, LoopSettings
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table
@@ -66,7 +71,7 @@ def test_a_run_leaves_networks_that_describe_themselves(
 ) -> None:
     arrays = open_arrays(str(folder), SIDE, cache)
     outcome = plan().run(arrays, tmp_path / "run")
-    assert outcome.reason == "finished"
+    assert outcome.stop == "finished"
     assert [record["step"] for record in outcome.history] == [1, 4, 6]
     for record in outcome.history:
         mean = (record["blue out"] + record["green out"]) / 2
@@ -94,13 +99,64 @@ def test_an_interrupted_run_ends_with_the_same_bits(
     first = plan(algorithm=algorithm).run(
         arrays, parts, budget_seconds=1e-9, checkpoint_seconds=1e-9
     )
-    assert first.reason == "budget"
-    assert first.steps == 1
+    assert first.stop == "budget"
+    assert first.step == 1
     second = plan(algorithm=algorithm).run(arrays, parts, checkpoint_seconds=1e-9)
     drop = [{k: v for k, v in r.items() if k != "seconds"} for r in second.history]
     assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in whole.history]
     for name in (BEST, LAST):
         assert same_weights(tmp_path / "whole" / name, parts / name)
+
+
+def test_one_process_at_a_time_trains_into_a_folder(
+    folder: Path, cache: str, tmp_path: Path
+) -> None:
+    arrays = open_arrays(str(folder), SIDE, cache)
+    with (
+        exclusive(tmp_path / ".lock", "busy"),
+        pytest.raises(BusyError, match="Another process trains into"),
+    ):
+        plan().run(arrays, tmp_path)
+    outcome = plan().run(arrays, tmp_path)
+    assert not outcome.earlier
+    assert plan().run(arrays, tmp_path) == replace(outcome, earlier=True)
+
+
+def test_networks_and_batches_are_on_the_device(folder: Path, cache: str, tmp_path: Path) -> None:
+    # "meta" holds shapes and no numbers: whatever is made elsewhere would not go with it.
+    arrays = open_arrays(str(folder), SIDE, cache)
+    run = DomainRun(plan(device="meta", algorithm="mtl"), arrays, tmp_path)
+    work = run.run().begin()
+    tensors = [*work.state.module.parameters(), *work.state.module.buffers()]
+    for own in work.source(0).minibatches:
+        tensors += [own.images, own.labels]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    placed: list[torch.device] = []
+    network = nn.Flatten()
+    network.register_forward_pre_hook(lambda _, inputs: placed.append(inputs[0].device))
+    with pytest.raises(RuntimeError, match="meta"):  # numbers cannot be had from there
+        run._measured(network)
+    assert {device.type for device in placed} == {"meta"}
+    # Where it is computed does not make another run.
+    assert plan(device="meta").identity(arrays) == plan().identity(arrays)
+
+
+def test_the_command_passes_its_device_on(
+    folder: Path, cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[str] = []
+
+    def note(self: DomainTraining, *_: object, **__: object) -> None:
+        devices.append(self.device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DomainTraining, "run", note)
+    options = PlanOptions(str(folder), backbone="mnist-bn", batch_norm="trained", device="cpu:0")
+    with pytest.raises(KeyboardInterrupt):
+        train_domains(training=options, test_domain=["red"], size=SIDE, cache=cache, out=tmp_path)
+    assert devices == ["cpu:0"]
+    with pytest.raises(ValueError, match="`--device` must be one that this machine has"):
+        train_domains(training=replace(options, device="abacus"), test_domain=["red"])
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
@@ -149,7 +205,7 @@ def test_swads_own_options(folder: Path, cache: str, tmp_path: Path) -> None:
         plan(swad=True, steps=12, evaluate_every=1, options=options).run(arrays, tmp_path / name)
         for name, options in (("once", ()), ("twice", (("count_twice", True),)))
     ]
-    assert not same_weights(*(run.folder / SWAD_FILE for run in runs))
+    assert not same_weights(*(run.files[0].with_name(SWAD_FILE) for run in runs))
     with pytest.raises(ValueError, match="erm has no hyper-parameter `count_twice`; its own: none"):
         plan(options=(("count_twice", True),))
 
@@ -161,7 +217,7 @@ def test_swad_out_of_time_before_its_first_segment(
     arrays = open_arrays(str(folder), SIDE, cache)
     monkeypatch.setattr(LoopSettings, "records", lambda *_: False)
     out_of_time = plan(swad=True).run(arrays, tmp_path, budget_seconds=1e-9)
-    assert out_of_time.reason == "budget"
+    assert out_of_time.stop == "budget"
     assert [path.name for path in out_of_time.files] == [LAST]
     monkeypatch.undo()
     assert SWAD_FILE in [path.name for path in plan(swad=True).run(arrays, tmp_path).files]
@@ -261,10 +317,10 @@ def test_files_tell_their_own_validation(folder: Path, cache: str, tmp_path: Pat
         LAST: kept["history"][-1]["validation"],
     }
     seen = plan(steps=12, evaluate_every=5).run(arrays, tmp_path / "short", budget_seconds=1e-9)
-    assert seen.reason == "budget"
+    assert seen.stop == "budget"
     last = seen.history[-1] if seen.history else {"step": -1}
     own = facts_in(tmp_path / "short" / LAST)["validation"]
-    assert own == (last["validation"] if last["step"] == seen.steps else None)
+    assert own == (last["validation"] if last["step"] == seen.step else None)
 
 
 def test_dropout_is_drawn_for_digits_and_not_used() -> None:
@@ -518,7 +574,7 @@ def test_evaluating_a_part_and_stepping_in_bfloat16(folder: Path, cache: str, tm
     assert whole.identity(arrays) == plan().identity(arrays)
     assert half.identity(arrays) != whole.identity(arrays)
     states = [
-        load_file(each.run(arrays, tmp_path / each.precision).folder / LAST)
+        load_file(each.run(arrays, tmp_path / each.precision).files[0].with_name(LAST))
         for each in (whole, half)
     ]
     assert all(value.dtype != torch.bfloat16 for value in states[1].values())

@@ -360,7 +360,7 @@ def _newer(path: Path) -> None:
     ("damage", "message"),
     [
         (_cut, "truncated.*Delete it to start the run again"),
-        (_other_content, "no checkpoint of a run"),
+        (_other_content, "is not a checkpoint of a run"),
         (_newer, "has the format 2, this driftnorm reads 1"),
     ],
 )

@@ -30,7 +30,8 @@ from driftnorm.training import (
 )
 from driftnorm.training import robust as robust_module
 from driftnorm.training.evaluation import clean_accuracy
-from driftnorm.training.robust import MODEL_FILE, RESUME_FILE, Outcome
+from driftnorm.training.robust import MODEL_FILE, RESUME_FILE
+from driftnorm.training.run import Outcome
 from driftnorm.training.start import starting_point
 
 STEPS = 16
@@ -77,8 +78,8 @@ def test_it_learns_and_the_checkpoint_tells_all(tmp_path: Path) -> None:
     settings = ("alpha=0.2", "padding=1")
     training = job("mixup", *settings, steps=None, optimization=Optimization(0.1, epochs=8))
     outcome = training.run(TRAINING, TEST, tmp_path)
-    assert outcome.file == tmp_path / MODEL_FILE
-    opened = open_checkpoint(outcome.file)
+    assert outcome.files == (tmp_path / MODEL_FILE,)
+    opened = open_checkpoint(*outcome.files)
     assert outcome.accuracy == clean_accuracy(opened.model, TEST)
     assert outcome.accuracy > 0.5  # chance is 0.1
     facts = opened.facts
@@ -175,7 +176,7 @@ def test_a_finished_run_is_not_repeated_and_another_is_refused(tmp_path: Path) -
     assert (again.accuracy, again.step) == (first.accuracy, 1)
     assert (tmp_path / MODEL_FILE).stat().st_mtime_ns == before
     for other in (job(steps=1, seed=1), job("cutout", steps=1), job(steps=2)):
-        with pytest.raises(TrainingError, match="is there already, from another run"):
+        with pytest.raises(TrainingError, match="holds another run: there `"):
             other.run(TRAINING, TEST, tmp_path)
 
 
@@ -243,9 +244,12 @@ def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     start = starting_point("resnet20", described, TRAINING, seed=0)
     assert start.preprocessing.mean == (0.5, 0.4, 0.3)
     outcome = job(steps=1, init=described).run(TRAINING, TEST, tmp_path / "run")
-    assert outcome.file is not None
-    facts = open_checkpoint(outcome.file).facts
+    facts = open_checkpoint(*outcome.files).facts
     assert facts["init_file"] == "described.safetensors"
+    # Where training begins is measured first: the network of the file, not yet trained.
+    begun = clean_accuracy(open_checkpoint(described).model, TEST)
+    assert facts["history"][0] == {"step": 0, "seconds": 0.0, "clean_accuracy": begun}
+    assert [record["step"] for record in outcome.history] == [0, 1]
     assert len(facts["run"]["init"]) == 64
     with pytest.raises(ValueError, match=r"is a resnet20 for 10 classes.*expected a resnet32"):
         starting_point("resnet32", described, TRAINING, seed=0)
@@ -319,12 +323,28 @@ def test_the_command_trains_reports_and_does_not_repeat(
     assert f"Saved{tmp_path / 'out' / MODEL_FILE}," in said.replace(" ", "")
     assert "% on clean test images after 2 of 2 steps" in said
     assert "There already:" in command()
-    instant = Outcome("finished", 2, 2, 0.0, 0.5, tmp_path / MODEL_FILE, earlier=True)
+    instant = Outcome(
+        "finished", 2, 2, 0.0, files=(tmp_path / MODEL_FILE,), accuracy=0.5, earlier=True
+    )
     monkeypatch.setattr(RobustTraining, "run", lambda *_, **__: instant)
     assert "(32 images)." in command()  # too fast for its rounded seconds: no rate, no error
     facts = open_checkpoint(tmp_path / "out" / MODEL_FILE).facts
     assert facts["run"]["settings"]["size"] == 4
     assert facts["run"]["optimization"]["learning_rate"] == 0.1
+
+
+def test_the_command_says_where_given_weights_begin(
+    tmp_path: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "weights.pt"
+    torch.save(build("resnet20").state_dict(), weights)
+    given = {"recipe": "standard", "data": files[0], "test_data": files[1], "init": weights}
+    train_robust(**given, steps=1, batch_size=16, out=tmp_path / "out")
+    said = " ".join(capsys.readouterr().out.split())
+    facts = open_checkpoint(tmp_path / "out" / MODEL_FILE).facts
+    begun = facts["history"][0]["clean_accuracy"]
+    assert said.startswith(f"step 0, 0.0 minutes: clean accuracy {begun:.4f} step 1,")
+    assert f"on clean test images, from {100 * begun:.2f} % at the start, after 1 of 1" in said
 
 
 def test_the_short_preset_goes_easy_on_given_weights(
@@ -354,12 +374,12 @@ def test_ctrl_c_in_the_command_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    interrupted = robust_module.Outcome("interrupted", 3, 9, 60.0)
+    interrupted = Outcome("interrupted", 3, 9, 60.0)
     monkeypatch.setattr(RobustTraining, "run", lambda *_, **__: interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_robust(recipe="mixup", data=files[0], test_data=files[1], out=tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
-    assert "Stopped after 3 of 9 steps, 1.0 minutes. The same command goes on" in said
+    assert "Stopped after 3 of 9 steps, 1.0 minutes. The same command resumes" in said
 
 
 def test_an_early_end_is_said(
@@ -368,7 +388,7 @@ def test_an_early_end_is_said(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    early = robust_module.Outcome("budget", 3, 9, 60.0, 0.5, tmp_path / MODEL_FILE)
+    early = Outcome("budget", 3, 9, 60.0, files=(tmp_path / MODEL_FILE,), accuracy=0.5)
     monkeypatch.setattr(RobustTraining, "run", lambda *_, **__: early)
     train_robust(recipe="mixup", data=files[0], test_data=files[1], out=tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())

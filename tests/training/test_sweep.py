@@ -100,6 +100,47 @@ def test_pairs_are_those_that_a_selector_needs(sweep: Sweep, arrays: DomainArray
     ]
 
 
+def test_algorithms_are_read_as_domainbed_does_unless_told_otherwise(
+    sweep: Sweep, arrays: DomainArrays
+) -> None:
+    algorithms = ("arm", "erm", "mtl", "rsc", "sagnet", "swad")
+    both = replace(sweep, algorithms=algorithms, test_domains=("red",))
+    own = {"arm", "mtl", "rsc", "sagnet"}
+    for options, reading in (
+        (both.options, "domainbed"),
+        (replace(both.options, reading="paper"), "paper"),
+    ):
+        for job in replace(both, options=options).jobs(arrays):
+            expected = reading if job.plan.algorithm in own else None
+            assert dict(job.plan.options).get("reading") == expected
+    # A single training asks for nothing, which is the paper's.
+    assert dict(both.options.plan("mtl", ["red"]).options) == {"ema": 0.99}
+    asked = replace(both.options, reading="domainbed").plan("mtl", ["red"])
+    assert dict(asked.options) == {"ema": 0.99, "reading": "domainbed"}
+    chosen = both.options.plan("mtl", ["red"], settings=[("reading", "domainbed")])
+    assert chosen == asked
+
+
+def test_every_split_is_evaluated_unless_told_otherwise(sweep: Sweep, arrays: DomainArrays) -> None:
+    for asked, expected in ((None, True), (True, True), (False, False)):
+        (job, *_) = replace(sweep, options=replace(sweep.options, every_split=asked)).jobs(arrays)
+        assert job.plan.every_split == expected
+    assert not replace(sweep.options, every_split=None).plan("erm", ["red"]).every_split
+
+
+def test_settings_go_to_the_algorithms_that_have_them(sweep: Sweep, arrays: DomainArrays) -> None:
+    chosen = (("gamma", 3.0), ("n_converge", 2), ("weight_decay", 0.5))
+    both = replace(sweep, algorithms=("erm", "coral", "swad"), settings=chosen, hparams=2)
+    for job in both.jobs(arrays):
+        own = {"coral": {"gamma": 3.0}, "swad": {"n_converge": 2}}
+        options = dict(job.plan.options)
+        assert options == own.get("swad" if job.plan.swad else job.plan.algorithm, {})
+        assert job.plan.weight_decay == 0.5
+    message = r"none of erm has a hyper-parameter `gama`\..*Known: batch_size, dropout, lr, weight"
+    with pytest.raises(ValueError, match=message):
+        replace(sweep, settings=(("gama", 1.0),))
+
+
 def test_bad_sweeps(sweep: Sweep, arrays: DomainArrays) -> None:
     with pytest.raises(ValueError, match="`trials` must be at least 1, got 0"):
         replace(sweep, trials=0)
@@ -178,7 +219,7 @@ def test_the_budget_stops_the_running_job_and_starts_no_other(
 def test_an_interrupted_job_is_the_last(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftnorm.training.domains.run.train", lambda *_, **__: "interrupted")
+    monkeypatch.setattr("driftnorm.training.run.train", lambda *_, **__: "interrupted")
     assert [end.reason for end in sweep.run(tmp_path)] == ["interrupted"]
     # In a worker process, what waits in its queue does not begin either.
     monkeypatch.setattr(sweeping, "parent_process", lambda: object())
@@ -212,6 +253,11 @@ def test_command(root: Path, tmp_path: Path) -> None:
     assert planned.returncode == 0, planned.stderr
     assert "groupdro-red-h0-t1: lr 5e-05" in planned.stdout
     assert "4 trainings to run; about" in planned.stdout
+    read = driftnorm(*command, "--dry-run", "--algorithms", "rsc", "--set", "f_drop=0.25")
+    assert "f_drop 0.25, reading domainbed" in read.stdout
+    unknown = driftnorm(*command, "--dry-run", "--device", "abacus")
+    assert unknown.returncode == 2
+    assert "`--device` must be one that this machine has" in unknown.stderr
     assert not out.exists()
     assert "4 to go" in driftnorm(*command, "--hours", 1e-9).stdout
     done = driftnorm(*command)

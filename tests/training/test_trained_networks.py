@@ -168,6 +168,12 @@ def test_mtl_head_is_a_linear_layer_of_features_and_embedding() -> None:
     assert head(features[:0]).shape == (0, 3)
     noisy = MtlHead(5, 3, "noise")
     assert not torch.equal(noisy(features), noisy(features))
+    torch.manual_seed(1)
+    answer = noisy(features)
+    torch.manual_seed(1)
+    both = torch.cat([features, torch.randn(7, 5)], 1)  # an embedding for every image
+    weight = torch.cat([noisy.weight, noisy.embedding_weight], 1)
+    torch.testing.assert_close(answer, F.linear(both, weight, noisy.bias))
     with pytest.raises(ValueError, match="`embedding` must be one of"):
         MtlHead(5, 3, "median")
 

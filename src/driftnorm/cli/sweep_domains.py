@@ -14,10 +14,12 @@ from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import checked_workers
 from driftnorm.cli._conclusion import Quiet, open_console
 from driftnorm.cli._config import keep_config
+from driftnorm.cli._devices import check_device
 from driftnorm.cli._progress import Bar
-from driftnorm.cli._training_flags import DEFAULTS, Shared
+from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.cli.bench_robustness import Many
 from driftnorm.images.domains.domain_arrays import DomainArrays
+from driftnorm.methods.spec import read_options
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
 __all__ = ["sweep_domains"]
@@ -25,15 +27,14 @@ __all__ = ["sweep_domains"]
 
 def sweep_domains(
     *,
-    data: str,
+    training: Shared,
     algorithms: Annotated[list[str], Many],
     test_domains: Annotated[list[str] | None, Many] = None,
     hparams: int = 20,
     trials: int = 3,
     leave_one_out: bool = False,
-    training: Shared = DEFAULTS,
     size: int = 224,
-    every_split: bool = True,
+    settings: Settings = (),
     hours: float | None = None,
     dry_run: bool = False,
     workers: int | None = None,
@@ -41,15 +42,13 @@ def sweep_domains(
     out: Path = Path("runs/sweep"),
     quiet: Quiet = False,
 ) -> None:
-    """Train algorithms with DomainBed's random search; stopped and started again, it goes on.
+    """Train algorithms with DomainBed's random search; stopped and started again, it resumes.
 
     Every target domain x algorithm x configuration x trial is one training. `driftnorm table
     selected-training` and its likes choose among them.
 
     Parameters
     ----------
-    data
-        As in `driftnorm train domains`.
     algorithms
         One or more of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
     test_domains
@@ -62,22 +61,24 @@ def sweep_domains(
         Train also without every two domains, which selected-leave-one-out needs.
     size
         Side of the images in pixels.
-    every_split
-        Evaluate every split of every domain; the tables selected-* need the target's.
+    settings
+        Hyper-parameters that win over DomainBed's in every training, such as gamma=1, each for the
+        algorithms that have it; can be given several times.
     hours
-        Time budget: then no training starts, and those at work stop; the same command goes on.
+        Time budget: then no training starts, and those at work stop; the same command resumes.
     dry_run
         Print the trainings and an estimate of the hours, and stop.
     workers
-        Processes, one thread each; default: one a core.
+        Processes, one thread each; default: one per core.
     cache
         Folder for decoded images.
     out
         Folder for the trainings, a folder for each.
     """
     given, processes = dict(locals()), checked_workers(workers)
+    check_device(training.device)
     sweep = Sweep(
-        training.options(data, every_split=every_split),
+        training,
         tuple(algorithms),
         tuple(test_domains or ()),
         hparams,
@@ -85,6 +86,7 @@ def sweep_domains(
         leave_one_out,
         size,
         cache,
+        read_options(settings),
     )
     console = open_console(quiet, False)
     with Bar(console) as bar:
@@ -100,7 +102,7 @@ def sweep_domains(
     if ends["interrupted"]:
         raise KeyboardInterrupt
     if left:
-        console.print(f"Out of time with {left} to go; the same command with more --hours goes on.")
+        console.print(f"Out of time with {left} to go; the same command with more --hours resumes.")
     console.print(
         f"{every - left - ends['failed']} of {every} trainings in {out}; {ends['failed']} failed. "
         "`driftnorm table selected-training` makes a table of them.",
@@ -142,7 +144,7 @@ def _estimate(console: Console, jobs: list[Job], arrays: DomainArrays, workers: 
     for job in jobs:
         plan = job.plan
         hparams = ", ".join(
-            f"{name} {value:.3g}"
+            f"{name} {value if isinstance(value, str) else format(value, '.3g')}"
             for name, value in (
                 ("lr", plan.lr),
                 ("weight decay", plan.weight_decay),

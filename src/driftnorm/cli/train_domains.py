@@ -11,9 +11,10 @@ from rich.console import Console
 
 from driftnorm.cli._conclusion import Quiet
 from driftnorm.cli._config import keep_config
+from driftnorm.cli._devices import check_device
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
-from driftnorm.cli._training_flags import DEFAULTS, Shared
+from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import read_options
 from driftnorm.training import Hooks
@@ -26,33 +27,25 @@ Many = Parameter(consume_multiple=True, negative="")
 
 def train_domains(
     *,
-    data: str,
+    training: Shared,
     test_domain: Annotated[list[str], Many],
     algorithm: str = "erm",
-    training: Shared = DEFAULTS,
     swad: bool = False,
     size: int = 224,
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    settings: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    settings: Settings = (),
     hparams_seed: int = 0,
     trial_seed: int = 0,
     seed: int = 0,
     minutes: float | None = None,
-    every_split: bool = False,
     out: Path | None = None,
     cache: str | None = None,
     threads: int | None = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train on all domains but the tested ones; stopped and started again, it goes on.
+    """Train on all domains but the tested ones; stopped and started again, it resumes.
 
     Parameters
     ----------
-    data
-        A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are recognised), a
-        tar file of one, own:FOLDER for one of your own that is taken for a published set, or
-        rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
     test_domain
         The domains that are not trained on, usually one; a name that begins with a dash as in
         --test-domain=-90%.
@@ -62,10 +55,6 @@ def train_domains(
         Average weights along the valley of the validation loss, around any algorithm.
     size
         Side of the images in pixels.
-    batch_size
-        Images a domain and step; default: that of the hyper-parameters.
-    learning_rate
-        Adam's; default: that of the hyper-parameters.
     settings
         The algorithm's own hyper-parameters, such as gamma=1; can be given several times.
     hparams_seed
@@ -75,9 +64,7 @@ def train_domains(
     seed
         Of everything else.
     minutes
-        Stop after so many; the same command goes on from there for as many again.
-    every_split
-        Evaluate every split of every domain, as DomainBed does.
+        Stop after this many; the same command resumes from there for as many again.
     out
         Folder of the run; runs/domains/DATA-ALGORITHM-TARGET-tTRIAL by default.
     cache
@@ -88,12 +75,10 @@ def train_domains(
     given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
-    options = training.options(
-        data, batch_size=batch_size, learning_rate=learning_rate, every_split=every_split
-    )
+    check_device(training.device)
 
     def plan_for(data_name: str | None) -> DomainTraining:
-        return options.plan(
+        return training.plan(
             algorithm,
             test_domain,
             swad=swad,
@@ -104,10 +89,10 @@ def train_domains(
             data_name=data_name,
         )
 
-    plan_for(None)  # what cannot be is told before pictures are decoded
+    plan_for(None)  # bad settings are reported before pictures are decoded
     console = Console(quiet=quiet)
     with Bar(console) as bar:
-        arrays = open_arrays(data, size, cache, bar)
+        arrays = open_arrays(training.data, size, cache, bar)
     plan = plan_for(arrays.name)
     if arrays.note:
         console.print(f"note: {arrays.note}", markup=False, soft_wrap=True)
@@ -117,7 +102,7 @@ def train_domains(
     folder = out or Path("runs/domains") / label.replace(" ", "_")
     resolved: dict[str, object] = {
         name: getattr(plan, name)
-        for name in ("backbone", "batch_norm", "steps", "evaluate_every", "batch_size")
+        for name in ("backbone", "batch_norm", "evaluate_every", "batch_size")
     }
     resolved |= {"learning_rate": plan.lr, "out": folder}
     images = plan.batch_size * (len(arrays.domains) - len(test_domain))
@@ -130,16 +115,16 @@ def train_domains(
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
             on_begin=lambda: keep_config(folder, "train domains", given | resolved),
         )
-    _report(console, plan, outcome)
+    _report(console, outcome, folder)
 
 
-def _report(console: Console, plan: DomainTraining, outcome: Outcome) -> None:
-    done = f"{outcome.steps:,} of {plan.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
-    if outcome.reason == "interrupted":
-        console.print(f"Stopped after {done}. The same command goes on ({outcome.folder}).")
+def _report(console: Console, outcome: Outcome, folder: Path) -> None:
+    done = f"{outcome.step:,} of {outcome.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
+    if outcome.stop == "interrupted":
+        console.print(f"Stopped after {done}. The same command resumes ({folder}).")
         raise KeyboardInterrupt
-    if outcome.reason == "budget":
-        console.print(f"Out of time after {done}. The same command goes on.")
+    if outcome.stop == "budget":
+        console.print(f"Out of time after {done}. The same command resumes.")
     best = max(outcome.history, key=lambda record: record["validation"], default=None)
     if best is not None:
         console.print(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._output_flags import Quiet
 from driftnorm.cli._training_bar import TrainingBar
+from driftnorm.cli._training_flags import Settings
 from driftnorm.images.cifar import Split
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.labelled import load_clean
@@ -45,7 +44,7 @@ def train_robust(
     steps: int | None = None,
     learning_rate: float | None = None,
     batch_size: int | None = None,
-    settings: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    settings: Settings = (),
     seed: int = 0,
     out: Path | None = None,
     checkpoint_seconds: float = 60.0,
@@ -55,7 +54,7 @@ def train_robust(
 ) -> None:
     """Train an augmentation baseline into a self-describing checkpoint.
 
-    Stopped and started again, it goes on where it was. The usual schedule is SGD with Nesterov
+    Stopped and started again, it resumes where it was. The usual schedule is SGD with Nesterov
     momentum 0.9, weight decay 5e-4, learning rate 0.1 falling to 1e-6 along a cosine, batch 128,
     100 epochs.
 
@@ -85,7 +84,7 @@ def train_robust(
     learning_rate
         At the start.
     batch_size
-        Images a step.
+        Images per step.
     settings
         Settings of the recipe, such as alpha=0.2; can be given several times.
     seed
@@ -169,19 +168,22 @@ def _small_images(path: Path, split: Split) -> ImageSet:
 
 def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Path) -> None:
     done = f"{outcome.step:,} of {outcome.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
-    if outcome.file is None or outcome.accuracy is None:
-        console.print(f"Stopped after {done}. The same command goes on from there ({folder}).")
+    if outcome.stop == "interrupted" or outcome.accuracy is None:
+        console.print(f"Stopped after {done}. The same command resumes from there ({folder}).")
         raise KeyboardInterrupt
     if outcome.stop == "budget":
         console.print(
             f"Out of time before the plan was done ({done}), so the learning rate is not at its "
-            "end yet. The same command with more --minutes goes on from there."
+            "end yet. The same command with more --minutes resumes from there."
         )
     images = outcome.step * job.optimization.batch_size
     # A run of a moment, read from its file, may have no duration.
-    rate = f", {images / outcome.seconds:.0f} a second" if outcome.seconds else ""
+    rate = f", {images / outcome.seconds:.0f} per second" if outcome.seconds else ""
     verb = "There already:" if outcome.earlier else "Saved"
+    first = next((each for each in outcome.history if each["step"] == 0), None)
+    begun = "" if first is None else f", from {100 * first['clean_accuracy']:.2f} % at the start,"
+    (file,) = outcome.files
     console.print(
-        f"{verb} {outcome.file}, {100 * outcome.accuracy:.2f} % on clean test images after {done} "
+        f"{verb} {file}, {100 * outcome.accuracy:.2f} % on clean test images{begun} after {done} "
         f"({images:,} images{rate})."
     )

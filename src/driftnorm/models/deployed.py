@@ -49,7 +49,7 @@ class MtlHead(nn.Linear):
         in_features: d.
         out_features: Number of classes.
         embedding: What e is when none is given: the mean feature of the batch, or standard normal
-            noise as in DomainBed's code.
+            noise, drawn for each image as DomainBed's code does.
     """
 
     def __init__(self, in_features: int, out_features: int, embedding: Embedding = "mean") -> None:
@@ -65,12 +65,12 @@ class MtlHead(nn.Linear):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, features: Tensor, embedding: Tensor | None = None) -> Tensor:
-        """Logits of features (N, d), all of one domain with the embedding (d,)."""
+        """Logits of features (N, d) with one embedding (d,), or one for each of them (N, d)."""
         if embedding is None:
             noise = self.embedding == "noise"
-            embedding = torch.randn_like(features[:1]).squeeze(0) if noise else features.mean(0)
-        bias = self.bias + self.embedding_weight @ embedding
-        return F.linear(features, self.weight, bias)
+            embedding = torch.randn_like(features) if noise else features.mean(0)
+        shifts = F.linear(embedding, self.embedding_weight)
+        return F.linear(features, self.weight, self.bias) + shifts
 
     def extra_repr(self) -> str:
         """Shows the kind of embedding too."""

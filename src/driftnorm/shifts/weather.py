@@ -101,7 +101,8 @@ def spatter(
     layer[layer < threshold] = 0
     if mud:
         return _add_mud(chunk.floats(), layer > threshold, amount)
-    relief = water_relief(truncate(layer * 255))
+    # Above 255 the bytes begin anew at 0, as the original's do.
+    relief = water_relief((layer * 255).astype(np.int64).astype(np.uint8))
     return truncate(chunk.floats() + (relief * np.float32(amount))[..., None] * _WATER)
 
 

@@ -10,7 +10,8 @@ from driftnorm.training.batches import Batch, ShuffledBatches, random_numbers
 from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 from driftnorm.training.optimization import FULL, SHORT, Optimization, descend
-from driftnorm.training.robust import Outcome, RobustTraining
+from driftnorm.training.robust import RobustTraining
+from driftnorm.training.run import Outcome
 from driftnorm.training.schedule import constant, cosine
 
 __all__ = [

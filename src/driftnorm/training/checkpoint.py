@@ -21,7 +21,7 @@ from driftnorm.errors import CheckpointError, TrainingError
 from driftnorm.models._files import read_any
 from driftnorm.training.loop import Progress, TrainState
 
-__all__ = ["ResumeFile"]
+__all__ = ["ResumeFile", "check_identity"]
 
 FORMAT = 1
 KEYS = frozenset({"format", "identity", "progress", "module", "optimizers"})
@@ -68,14 +68,7 @@ class ResumeFile:
             TrainingError: The file is of another run or another format, or no checkpoint.
         """
         content = self._read()
-        stored = json.loads(content["identity"])
-        wanted = json.loads(json.dumps(self.identity))
-        for key in sorted(stored.keys() | wanted.keys()):
-            if stored.get(key) != wanted.get(key):
-                raise TrainingError(
-                    f"{self.path} belongs to another run: there `{key}` is {stored.get(key)!r}, "
-                    f"here {wanted.get(key)!r}. Ask for the same, or name another folder."
-                )
+        check_identity(self.path, json.loads(content["identity"]), self.identity)
         state.module.load_state_dict(content["module"])
         for name, optimizer in state.optimizers.items():
             optimizer.load_state_dict(content["optimizers"][name])
@@ -87,10 +80,27 @@ class ResumeFile:
         except CheckpointError as error:
             raise TrainingError(f"{error} Delete it to start the run again.") from error
         if not isinstance(content, dict) or content.keys() != KEYS:
-            raise TrainingError(f"{self.path} is no checkpoint of a run; name another folder.")
+            raise TrainingError(f"{self.path} is not a checkpoint of a run; name another folder.")
         if content["format"] != FORMAT:
             raise TrainingError(
                 f"{self.path} has the format {content['format']}, this driftnorm reads {FORMAT}; "
                 "finish the run with the driftnorm that began it."
             )
         return content
+
+
+def check_identity(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a file of another run, and name what differs.
+
+    Args:
+        path: Of the file.
+        stored: The identity in it.
+        wanted: That of this run.
+    """
+    own = json.loads(json.dumps(wanted))  # tuples are lists in a file
+    for key in sorted(stored.keys() | own.keys()):
+        if stored.get(key) != own.get(key):
+            raise TrainingError(
+                f"{path} holds another run: there `{key}` is {stored.get(key)!r}, here "
+                f"{own.get(key)!r}. Ask for the same, or name another folder."
+            )

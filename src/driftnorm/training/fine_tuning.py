@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from driftnorm._internal.files import exclusive, write_atomically
+from driftnorm._internal.files import write_atomically
 from driftnorm._internal.types import Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted import SEVERITIES, corrupted
@@ -32,11 +32,11 @@ from driftnorm.images.labelled import load_clean
 from driftnorm.models import save_checkpoint
 from driftnorm.shifts import CORRUPTIONS, SHIFTS, frost_source
 from driftnorm.training.augmentation.standard import Standard
-from driftnorm.training.batches import ShuffledBatches
-from driftnorm.training.checkpoint import ResumeFile
+from driftnorm.training.batches import Batch, ShuffledBatches
 from driftnorm.training.evaluation import fingerprint
-from driftnorm.training.loop import LoopSettings, Progress, TrainState, train
+from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState
 from driftnorm.training.optimization import Optimization, descend
+from driftnorm.training.run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.start import Start, file_hash, starting_point
 
 __all__ = ["FineTuning", "FrozenStatistics"]
@@ -159,41 +159,42 @@ class FineTuning:
         return frost_source(self.frost) if needed else None
 
     def tune(self, left_out: str) -> Path:
-        """Fine-tune, or go on where an earlier call was stopped; returns the network's file.
+        """Fine-tune, or resume where an earlier call was stopped; returns the network's file.
 
         Raises:
             KeyboardInterrupt: Stopped by Ctrl-C or SIGTERM between two steps; all is kept.
         """
-        file = self.file(left_out)
-        if file.exists():
-            return file
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(file.with_suffix(".lock"), f"Another process fine-tunes {file.name}."):
-            if not file.exists():  # the process that had the lock may have finished it
-                self._train(left_out, file)
+        file, identity = self.file(left_out), self.identity(left_out)
+        run = TrainingRun(
+            identity,
+            file,
+            file.with_suffix(".resume.pt"),
+            file.with_suffix(".lock"),
+            run_in,
+            lambda: self._work(left_out, file, identity),
+        )
+        if run.run(Limits(checkpoint_seconds=CHECKPOINT_SECONDS)).stop == "interrupted":
+            raise KeyboardInterrupt
         return file
 
-    def _train(self, left_out: str, file: Path) -> None:
+    def _work(self, left_out: str, file: Path, identity: Mapping[str, Any]) -> Work[Batch]:
         clean, _ = _training_set(self.train)
         start = starting_point(self.model, Path(self.weights), clean, self.seed)
         network = FrozenStatistics(start.model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        state = TrainState(network, {"sgd": self.optimization.optimizer(network.parameters())})
         images, labels = self._material(left_out)
-        source = ShuffledBatches(images, labels, self.optimization.batch_size, self.seed)
-        resume = ResumeFile(file.with_suffix(".resume.pt"), self.identity(left_out))
-        begun = resume.path.exists()
-        planned = Progress(self.optimization.steps(len(images)))
-        progress = resume.restore(state) if begun else planned
-        settings = LoopSettings(
-            seed=self.seed,
-            schedule=self.optimization.schedule(),
-            checkpoint_seconds=CHECKPOINT_SECONDS,
+
+        def save(progress: Progress, stop: Stop) -> Saved:
+            self._save(file, start, clean.classes, facts_of_run(identity, progress, stop))
+            return Saved((file,))
+
+        return Work(
+            TrainState(network, {"sgd": self.optimization.optimizer(network.parameters())}),
+            ShuffledBatches(images, labels, self.optimization.batch_size, self.seed),
+            descend(Standard()),
+            lambda: Progress(self.optimization.steps(len(images))),
+            lambda progress: LoopSettings(self.seed, self.optimization.schedule()),
+            save,
         )
-        step = descend(Standard())
-        if train(state, source, step, progress, settings, keeper=resume) == "interrupted":
-            raise KeyboardInterrupt
-        self._save(file, start, clean.classes, resume.identity, progress)
-        resume.path.unlink()
 
     def _material(self, left_out: str) -> tuple[Tensor, Tensor]:
         """Images of all corruptions but one, as bytes (N, C, H, W), and their labels."""
@@ -208,8 +209,7 @@ class FineTuning:
         file: Path,
         start: Start,
         classes: tuple[str, ...],
-        identity: Mapping[str, Any],
-        progress: Progress,
+        facts: Mapping[str, Any],
     ) -> None:
         save_checkpoint(
             file,
@@ -218,12 +218,8 @@ class FineTuning:
             classes=classes,
             preprocessing=start.preprocessing,
             options=start.options,
-            run=dict(identity),
             init_file=Path(self.weights).name,
-            steps_done=progress.step,
-            seconds=round(progress.seconds, 1),
-            history=progress.history,
-            torch=torch.__version__,
+            **facts,
         )
 
 

@@ -11,13 +11,10 @@ from typing import Any
 
 import torch
 
-from driftnorm._internal.files import exclusive
-from driftnorm.errors import TrainingError
 from driftnorm.images.image_set import ImageSet
-from driftnorm.models import open_checkpoint, save_checkpoint
+from driftnorm.models import save_checkpoint
 from driftnorm.training.augmentation.catalog import RECIPES, TrainingRecipe
 from driftnorm.training.batches import Batch, ShuffledBatches
-from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.evaluation import as_tensors, clean_accuracy, fingerprint
 from driftnorm.training.loop import (
     Hooks,
@@ -26,42 +23,19 @@ from driftnorm.training.loop import (
     StepFunction,
     Stop,
     TrainState,
-    train,
 )
 from driftnorm.training.optimization import FULL, Optimization, descend
+from driftnorm.training.run import Limits, Outcome, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.schedule import seconds_a_step, steps_within
 from driftnorm.training.start import Start, file_hash, starting_point
 
-__all__ = ["Outcome", "RobustTraining"]
+__all__ = ["RobustTraining"]
 
 MODEL_FILE = "model.safetensors"
 RESUME_FILE = "resume.pt"
 TIMED_PART = 0.02  # of a time budget goes into finding out how long a step takes
 TIMED_SECONDS = 10.0  # at most
 FEWEST_RECORDS = 20  # a short run has records within its epochs too
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        stop: Why it ended.
-        step: Steps done.
-        steps: Steps planned.
-        seconds: Spent in training, over all resumptions.
-        accuracy: On clean test images; None if interrupted.
-        file: The checkpoint; None if interrupted.
-        earlier: Whether it was there already and nothing had to be done.
-    """
-
-    stop: Stop
-    step: int
-    steps: int
-    seconds: float
-    accuracy: float | None = None
-    file: Path | None = None
-    earlier: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,31 +78,35 @@ class RobustTraining:
         tell: Callable[[str], None] = lambda text: None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """Trains, or goes on where an earlier run into this folder stopped.
+        """Trains, or resumes where an earlier run into this folder stopped.
 
         Args:
             training: Images to learn from.
             test: Clean images for the accuracy; nothing is chosen by them.
             folder: Gets `model.safetensors`, and while training `resume.pt`.
             checkpoint_seconds: Time between resumable checkpoints.
-            hooks: Called as training goes on.
+            hooks: Called as training goes on. Weights to start from give a record of step 0, the
+                accuracy that training begins with.
             tell: Called with a few words about each phase.
             on_begin: Called when the network is there and training begins.
 
         Returns:
-            How it ended.
+            How it ended; its accuracy is that on clean test images.
         """
         if training.classes != test.classes:
             raise ValueError("`training` and `test` must have the same classes.")
-        folder.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder / ".lock", f"Another process trains into {folder}."):
-            identity = self.identity(training)
-            resume = ResumeFile(folder / RESUME_FILE, identity)
-            if not resume.path.exists() and (folder / MODEL_FILE).exists():
-                return _finished(folder / MODEL_FILE, identity)
-            start = starting_point(self.architecture, self.init, training, self.seed)
-            on_begin()
-            return self._train(start, training, test, resume, checkpoint_seconds, hooks, tell)
+        identity = self.identity(training)
+        run = TrainingRun(
+            identity,
+            folder / MODEL_FILE,
+            folder / RESUME_FILE,
+            folder / ".lock",
+            run_in,
+            lambda: self._work(training, test, folder / MODEL_FILE, identity, tell),
+        )
+        budget = None if self.minutes is None else 60 * self.minutes
+        limits = Limits(budget, checkpoint_seconds=checkpoint_seconds)
+        return run.run(limits, hooks, tell, on_begin)
 
     def identity(self, training: ImageSet) -> dict[str, Any]:
         """What makes a run this run: all that its result depends on, but its time budget."""
@@ -144,52 +122,53 @@ class RobustTraining:
             "data": fingerprint(training),
         }
 
-    def _train(
+    def _work(
         self,
-        start: Start,
         training: ImageSet,
         test: ImageSet,
-        resume: ResumeFile,
-        checkpoint_seconds: float,
-        hooks: Hooks | None,
+        file: Path,
+        identity: Mapping[str, Any],
         tell: Callable[[str], None],
-    ) -> Outcome:
+    ) -> Work[Batch]:
+        start = starting_point(self.architecture, self.init, training, self.seed)
         model = start.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         state = TrainState(model, {"sgd": self.optimization.optimizer(model.parameters())})
         images, labels = (tensor.to(self.device) for tensor in as_tensors(training))
         source = ShuffledBatches(images, labels, self.optimization.batch_size, self.seed)
         step = descend(self.recipe)
-        if resume.path.exists():
-            progress = resume.restore(state)
-            tell(f"resuming at step {progress.step} of {progress.steps}")
-        else:
+
+        def plan() -> Progress:
+            begun: list[dict[str, float]] = []
+            if self.init is not None:
+                tell("testing the weights to start from")
+                begun.append({"step": 0, "seconds": 0.0, **self._test(state, test)})
             tell("timing a few steps")
-            progress = self._plan(state, source, step)
-        settings = self._settings(progress, len(images), checkpoint_seconds)
-        tell("training")
+            return dataclasses.replace(self._plan(state, source, step), history=begun)
+
+        def save(progress: Progress, stop: Stop) -> Saved:
+            tell("testing on clean images")
+            accuracy = clean_accuracy(model, test, self.device)
+            self._save(file, start, training, identity, progress, stop, accuracy, len(test))
+            return Saved((file,), accuracy)
+
         # A test in every epoch costs time, of which a budget has none to spare.
         evaluate = None if self.minutes is not None else lambda state: self._test(state, test)
-        stop = train(
-            state, source, step, progress, settings, keeper=resume, evaluate=evaluate, hooks=hooks
+        return Work(
+            state,
+            source,
+            step,
+            plan,
+            lambda progress: self._settings(progress, len(images)),
+            save,
+            evaluate,
         )
-        if stop == "interrupted":
-            return Outcome(stop, progress.step, progress.steps, progress.seconds)
-        tell("testing on clean images")
-        accuracy = clean_accuracy(model, test, self.device)
-        file = resume.path.with_name(MODEL_FILE)
-        self._save(file, start, training, resume.identity, progress, stop, accuracy, len(test))
-        if stop == "finished":
-            resume.path.unlink()
-        return Outcome(stop, progress.step, progress.steps, progress.seconds, accuracy, file)
 
-    def _settings(self, progress: Progress, images: int, checkpoint_seconds: float) -> LoopSettings:
+    def _settings(self, progress: Progress, images: int) -> LoopSettings:
         epoch = math.ceil(images / self.optimization.batch_size)
         few = math.ceil(progress.steps / FEWEST_RECORDS)
         return LoopSettings(
             seed=self.seed,
             schedule=self.optimization.schedule(),
-            budget_seconds=None if self.minutes is None else 60 * self.minutes,
-            checkpoint_seconds=checkpoint_seconds,
             record_every=epoch if self.minutes is None else min(epoch, few),
         )
 
@@ -226,34 +205,9 @@ class RobustTraining:
             classes=training.classes,
             preprocessing=start.preprocessing,
             options=start.options,
-            run=dict(identity),
+            **facts_of_run(identity, progress, stop),
             init_file=None if self.init is None else self.init.name,
             minutes=self.minutes,
-            stop=stop,
-            steps_done=progress.step,
-            steps_planned=progress.steps,
-            seconds=round(progress.seconds, 1),
             clean_accuracy=accuracy,
             tested_images=tested,
-            history=progress.history,
-            torch=torch.__version__,
-            threads=torch.get_num_threads(),
         )
-
-
-def _finished(file: Path, identity: Mapping[str, Any]) -> Outcome:
-    """The outcome of a run that is done already."""
-    facts = open_checkpoint(file).facts
-    if facts.get("run") != identity:
-        raise TrainingError(
-            f"{file} is there already, from another run; name another folder or delete it."
-        )
-    return Outcome(
-        facts["stop"],
-        facts["steps_done"],
-        facts["steps_planned"],
-        facts["seconds"],
-        facts["clean_accuracy"],
-        file,
-        earlier=True,
-    )

@@ -3,57 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from driftnorm.images.domains.known import find_known
 from driftnorm.images.domains.named import DIGIT_SETS
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithms import find_algorithm
-from driftnorm.training.domains.hparams import random_hparams
+from driftnorm.training.domains.algorithms.swad import SWAD
+from driftnorm.training.domains.hparams import default_hparams, random_hparams
 from driftnorm.training.domains.network import BatchNormMode
-from driftnorm.training.domains.training import DomainTraining, Features, Precision
+from driftnorm.training.domains.settings import Reading, TrainingSettings
+from driftnorm.training.domains.training import DomainTraining, options_of
 
-__all__ = ["PlanOptions", "is_swad"]
+__all__ = ["PlanOptions", "is_swad", "settings_of"]
 
-_STEPS = 5001
 _EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
 _EVERY_SWAD_VLCS, _RATIO_SWAD_VLCS = 50, 0.2  # what SWAD's authors take there
 
 
 @dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(TrainingSettings):
     """What is asked of all trainings on some data; None leaves it to the defaults.
 
+    The command line takes its flags from these fields, and their descriptions from here.
+
     Attributes:
-        data: As `open_arrays` takes it; digits have defaults of their own.
-        backbone: Default: resnet50, for digits mnist-gn.
-        weights: File of pre-trained weights, or a package's name.
-        batch_norm: Default: frozen, for digits trained.
-        steps: Default: 5001.
-        evaluate_every: Default: 300, for digits and SWAD 100.
-        batch_size: Images a domain and step; default: that of the hyper-parameters.
-        learning_rate: Default: that of the hyper-parameters.
-        every_split: See `DomainTraining`.
-        augmented_validation: See `DomainTraining`.
-        features: See `DomainTraining`.
-        evaluate_images: See `DomainTraining`.
-        precision: See `DomainTraining`.
+        data: A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are
+            recognised), a tar file of one, own:FOLDER for one of your own that is taken for a
+            published set, or rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
+        backbone: resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn;
+            default: resnet50, for digits mnist-gn.
+        batch_norm: frozen (statistics fixed, affine parameters trained: the published setting),
+            trained or fused; default: frozen, for digits trained.
+        reading: Whose version of ARM, MTL, RSC and SagNet is trained: the paper's, or what
+            DomainBed's code does; default: paper, in a sweep domainbed.
+        evaluate_every: Steps between evaluations; default: 300, for digits and SWAD 100.
+        every_split: Evaluate every split of every domain as DomainBed does, which the tables
+            selected-* need; default: only the held-out splits, in a sweep every one.
+        batch_size: Images per domain and step; default: that of the hyper-parameters.
+        learning_rate: Adam's; default: that of the hyper-parameters.
     """
 
     data: str
     backbone: str | None = None
-    weights: str | None = None
     batch_norm: BatchNormMode | None = None
-    steps: int | None = None
+    reading: Reading | None = None
     evaluate_every: int | None = None
+    every_split: bool | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
-    every_split: bool = False
-    augmented_validation: bool = False
-    features: Features = "trained"
-    evaluate_images: int | None = None
-    precision: Precision = "float32"
 
     def plan(
         self,
@@ -86,8 +85,10 @@ class PlanOptions:
         digits = self.data.split(":")[0] in DIGIT_SETS
         wraps = swad or is_swad(algorithm)
         name = "erm" if is_swad(algorithm) else algorithm.lower()
-        find_algorithm(name)
+        kind = find_algorithm(name)
         values: dict[str, Any] = dict(random_hparams(name, digits, hparams_seed, trial_seed))
+        if self.reading is not None and "reading" in options_of(kind):
+            values["reading"] = self.reading
         values.update(settings)
         require("batch_size", values["batch_size"], 1, whole=True)
         for common in ("lr", "weight_decay", "dropout"):
@@ -99,13 +100,12 @@ class PlanOptions:
             values.setdefault("tolerance_ratio", _RATIO_SWAD_VLCS)
         backbone = self.backbone or ("mnist-gn" if digits else "resnet50")
         dropout = float(values.pop("dropout"))
+        shared = {f.name: getattr(self, f.name) for f in fields(TrainingSettings)}
         plan = DomainTraining(
             algorithm=name,
             test_domains=tuple(test_domains),
             backbone=backbone,
-            weights=self.weights,
             batch_norm=self.batch_norm or ("trained" if digits else "frozen"),
-            steps=_STEPS if self.steps is None else self.steps,
             batch_size=batch_size if self.batch_size is None else self.batch_size,
             lr=lr if self.learning_rate is None else self.learning_rate,
             weight_decay=float(values.pop("weight_decay")),
@@ -116,11 +116,8 @@ class PlanOptions:
             trial_seed=trial_seed,
             seed=seed,
             evaluate_every=every if self.evaluate_every is None else self.evaluate_every,
-            every_split=self.every_split,
-            augmented_validation=self.augmented_validation,
-            features=self.features,
-            evaluate_images=self.evaluate_images,
-            precision=self.precision,
+            every_split=bool(self.every_split),
+            **shared,
         )
         kept = self.batch_norm is None or self.features == "fixed"
         if kept and self.weights is None and not backbone.startswith("mnist"):
@@ -133,5 +130,15 @@ class PlanOptions:
 
 
 def is_swad(algorithm: str) -> bool:
-    """Whether a name stands for SWAD, which wraps an algorithm and is none."""
+    """Whether a name stands for SWAD, which wraps an algorithm and is not one itself."""
     return algorithm.lower() == "swad"
+
+
+def settings_of(algorithm: str) -> set[str]:
+    """The names of the hyper-parameters that an algorithm takes as `settings`."""
+    own = find_algorithm("erm" if is_swad(algorithm) else algorithm)
+    return {*default_hparams(own.name, False), *options_of(own), *_swad_options(algorithm)}
+
+
+def _swad_options(algorithm: str) -> tuple[str, ...]:
+    return options_of(SWAD) if is_swad(algorithm) else ()

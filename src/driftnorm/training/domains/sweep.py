@@ -12,21 +12,22 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product, takewhile
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.launch import Launcher, serial
+from driftnorm._internal.names import nearest
 from driftnorm._internal.processes import WORKER_DIED
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.splits import seed_hash
 from driftnorm.training.domains.algorithms import find_algorithm
-from driftnorm.training.domains.plans import PlanOptions, is_swad
+from driftnorm.training.domains.plans import PlanOptions, is_swad, settings_of
 from driftnorm.training.domains.training import Cost, DomainTraining
 from driftnorm.training.loop import Stop
 
@@ -56,7 +57,8 @@ class Sweep:
     """What is trained.
 
     Attributes:
-        options: What all trainings share.
+        options: What all trainings share. As in DomainBed's sweep every split is evaluated and its
+            reading of the algorithms is trained, unless they ask for something else.
         algorithms: Their names; ``swad`` stands for SWAD around ERM.
         test_domains: Targets; all domains if empty.
         hparams: How many configurations of hyper-parameters are tried: DomainBed's defaults, then
@@ -66,6 +68,7 @@ class Sweep:
             leave-one-domain-out selector needs these.
         size: Side of the images in pixels.
         cache: Folder of decoded images.
+        settings: Hyper-parameters that win over DomainBed's, each for the algorithms that have it.
     """
 
     options: PlanOptions
@@ -76,6 +79,7 @@ class Sweep:
     leave_one_out: bool = False
     size: int = 224
     cache: str | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("hparams", "trials"):
@@ -83,6 +87,13 @@ class Sweep:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
         if not self.algorithms:
             raise ValueError("`algorithms` must name at least one training algorithm.")
+        known = {name for algorithm in self.algorithms for name in settings_of(algorithm)}
+        for name, _ in self.settings:
+            if name not in known:
+                raise ValueError(
+                    f"none of {', '.join(self.algorithms)} has a hyper-parameter `{name}`."
+                    f"{nearest(name, known)} Known: {', '.join(sorted(known))}."
+                )
 
     def arrays(self, progress: Report = no_report) -> DomainArrays:
         """The data."""
@@ -160,9 +171,16 @@ class Sweep:
         trial_seed: int,
     ) -> Job:
         names = [arrays.domains[index].name for index in tested]
-        plan = self.options.plan(
+        options = replace(
+            self.options,
+            every_split=self.options.every_split is not False,
+            reading=self.options.reading or "domainbed",
+        )
+        own = settings_of(algorithm)
+        plan = options.plan(
             algorithm,
             names,
+            settings=[(name, value) for name, value in self.settings if name in own],
             hparams_seed=hparams_seed,
             trial_seed=trial_seed,
             seed=job_seed(arrays.name, algorithm, tested, hparams_seed, trial_seed),
@@ -214,9 +232,9 @@ def train_job(task: Task) -> Ended:
     except Exception as error:  # whatever it is, the other jobs must not suffer from it
         return _failed(task, f"{type(error).__name__}: {error}")
     path.unlink(missing_ok=True)
-    if outcome.reason == "interrupted" and parent_process() is not None:
+    if outcome.stop == "interrupted" and parent_process() is not None:
         _told_to_stop.set()
-    return Ended(task.job, outcome.reason)
+    return Ended(task.job, outcome.stop)
 
 
 def give_up(task: Task) -> Ended:

@@ -14,34 +14,31 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.algorithm import Algorithm
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD
+from driftnorm.training.domains.domain_run import Cost, DomainRun
 from driftnorm.training.domains.network import BatchNormMode
-from driftnorm.training.domains.run import Cost, Outcome, TrainingRun
+from driftnorm.training.domains.settings import Features, Precision, TrainingSettings
 from driftnorm.training.loop import Hooks
+from driftnorm.training.run import Limits, Outcome
 
-__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision"]
-
-Features: TypeAlias = Literal["trained", "fixed"]
-Precision: TypeAlias = Literal["float32", "bfloat16"]
+__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision", "options_of"]
 
 
 @dataclass(frozen=True)
-class DomainTraining:
-    """The settings of a run; DomainBed's defaults come from `hparams.default_hparams`.
+class DomainTraining(TrainingSettings):
+    """A whole plan: `PlanOptions` makes one with DomainBed's defaults.
 
     Attributes:
         algorithm: Its name.
         test_domains: Not trained on.
         backbone: As `backbones.backbone` takes it.
-        weights: File of its pre-trained weights.
         batch_norm: How batch-norm layers are trained.
-        steps: In all.
-        batch_size: Images a domain and step.
+        batch_size: Images per domain and step.
         lr: Adam's rate.
         weight_decay: Adam's L2.
         dropout: On the features.
@@ -53,21 +50,12 @@ class DomainTraining:
         evaluate_every: Steps between evaluations.
         every_split: Evaluate every split of every domain as DomainBed does, not just those that
             selection needs: the held-out splits of all domains.
-        augmented_validation: Augment the held-out images of training domains, as DomainBed does.
-        features: Whether they are trained, or stay as the pre-training left them and only the
-            classifier is trained (the paper's "pre-trained" setting; its statistics are fixed too).
-        evaluate_images: At most so many images of each split are evaluated while training, the
-            first ones of its shuffled order; all by default.
-        precision: Of the steps' forward and backward passes. Weights stay in float32, and so do
-            evaluations; bfloat16 halves the time of a ResNet-50's step where the CPU has it.
     """
 
     algorithm: str
     test_domains: tuple[str, ...]
     backbone: str = "resnet50"
-    weights: str | None = None
     batch_norm: BatchNormMode = "frozen"
-    steps: int = 5001
     batch_size: int = 32
     lr: float = 5e-5
     weight_decay: float = 0.0
@@ -79,10 +67,6 @@ class DomainTraining:
     seed: int = 0
     evaluate_every: int = 300
     every_split: bool = False
-    augmented_validation: bool = False
-    features: Features = "trained"
-    evaluate_images: int | None = None
-    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         for name, choices in (("features", Features), ("precision", Precision)):
@@ -126,39 +110,37 @@ class DomainTraining:
         hooks: Hooks | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """Train, or go on where a killed run was.
+        """Train, or resume where a stopped run was.
 
         Args:
             arrays: The data.
             folder: Of the run.
-            budget_seconds: Stop when the run took so long, over all resumptions.
-            more_seconds: Stop so long from now on, whatever it took before.
+            budget_seconds: Stop when the run took this long, over all resumptions.
+            more_seconds: Stop this long from now on, whatever it took before.
             checkpoint_seconds: Between checkpoints.
             hooks: Called as training goes on.
-            on_begin: Called once nothing speaks against the run: the network is built, and the
-                folder holds this run or none.
+            on_begin: Called when all checks have passed: the network is built, and the folder
+                holds this run or none.
         """
-        run = TrainingRun(self, arrays, folder, hooks or Hooks())
-        finished = run.finished()
-        if finished is not None:
-            return finished
-        return run.train(budget_seconds, more_seconds, checkpoint_seconds, on_begin)
+        limits = Limits(budget_seconds, more_seconds, checkpoint_seconds)
+        return DomainRun(self, arrays, folder).run().run(limits, hooks, on_begin=on_begin)
 
     def finished(self, arrays: DomainArrays, folder: Path) -> Outcome | None:
-        """What the run left in its folder, or None if it is not done.
+        """What the run left in its folder, or None if it is not finished.
 
         Raises:
-            ValueError: The folder holds another run.
+            TrainingError: The folder holds another run.
         """
-        return TrainingRun(self, arrays, folder, Hooks()).finished()
+        return DomainRun(self, arrays, folder).run().finished()
 
     def timed(self, arrays: DomainArrays) -> Cost:
         """Take two steps, of which the first only warms up, and measure the second."""
-        return TrainingRun(self, arrays, Path(), Hooks()).timed()
+        return DomainRun(self, arrays, Path()).timed()
 
     def identity(self, arrays: DomainArrays) -> dict[str, Any]:
-        """What makes the run this run; where data and weights lie is not part of it."""
+        """What makes the run this run; where data and weights lie and it runs is not part of it."""
         own = {**asdict(self), "weights": self.weights and _named_by_content(self.weights)}
+        del own["device"]
         about = {"data": arrays.name, "content": arrays.content, "image_shape": arrays.image_shape}
         return {**own, **about}
 

@@ -12,7 +12,8 @@ Formula:
 
     * ``"paper"``: the context network is trained with the rest.
     * ``"domainbed"``: as DomainBed's code runs: the optimiser is made before the context network,
-      which therefore keeps its first weights.
+      which therefore keeps its first weights; and the network for digits, which no pre-training
+      gave any filters, starts with a first convolution made anew for all its channels.
 
     In both, the context network's batch norm is trained normally, whatever the backbone's mode is:
     it is new, and frozen statistics of a new network would describe nothing.
@@ -21,20 +22,21 @@ Formula:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import nn
 
 from driftnorm.models import Normalized
+from driftnorm.models.channels import first_convolution
 from driftnorm.models.deployed import ArmNetwork
+from driftnorm.models.mnist_cnn import MnistNet
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend, mean_cross_entropy
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
 __all__ = ["ARM"]
-
-Reading = Literal["paper", "domainbed"]
 
 
 class ARM(Algorithm):
@@ -46,7 +48,7 @@ class ARM(Algorithm):
         group_size: Images that share a context; each domain's minibatch must be a multiple of it.
             DomainBed trains with minibatches of this size (8; on MNIST, as many as there are).
         context_channels: Channels of the context (the authors take 12 in their MNIST example).
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """
@@ -74,14 +76,20 @@ class ARM(Algorithm):
             whole.network = ArmNetwork(whole.network, group_size, context_channels)
         else:
             network.featurizer = ArmNetwork(whole, group_size, context_channels)
+        if reading == "domainbed" and isinstance(base := self._network.network, MnistNet):
+            first_convolution(base).reset_parameters()
         network.head_name = f"network.{network.head_name}"
         self.train(self.training)
 
     @property
     def context(self) -> nn.Module:
         """The context network."""
+        return self._network.context
+
+    @property
+    def _network(self) -> ArmNetwork:
         found = (m for m in self.network.featurizer.modules() if isinstance(m, ArmNetwork))
-        return next(found).context
+        return next(found)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """One Adam, in DomainBed's reading without the context network."""

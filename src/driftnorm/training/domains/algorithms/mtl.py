@@ -10,14 +10,15 @@ Formula:
     e is the mean feature of the batch, without memory. Two readings:
 
     * ``"paper"``: as written.
-    * ``"domainbed"``: as DomainBed's code runs: e is overwritten by standard normal noise, in
-      training and at test time, so that no gradient flows through it and predictions are random.
+    * ``"domainbed"``: as DomainBed's code runs: e is overwritten by standard normal noise, new for
+      every image, in training and at test time, so that no gradient flows through it and
+      predictions are random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +28,10 @@ from driftnorm.models.deployed import Embedding, MtlHead
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
 __all__ = ["MTL"]
-
-Reading = Literal["paper", "domainbed"]
 
 
 class MTL(Algorithm):
@@ -41,7 +41,7 @@ class MTL(Algorithm):
         network: Changed in place; its classifier is replaced by one that takes an embedding too.
         domains: How many training domains there are.
         ema: Weight of the new mean feature in a domain's embedding.
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """
@@ -86,4 +86,4 @@ class MTL(Algorithm):
         before = self.embeddings[domain].clone()
         embedding = self.ema * features.mean(0) + (1 - self.ema) * before
         self.embeddings[domain] = embedding.detach()
-        return torch.randn_like(embedding) if self.reading == "domainbed" else embedding
+        return torch.randn_like(features) if self.reading == "domainbed" else embedding

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -36,12 +36,11 @@ from torch import Tensor
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import outputs_of, stage_names
 from driftnorm.training.loop import TrainState
 
-__all__ = ["RSC", "Reading"]
-
-Reading = Literal["paper", "domainbed"]
+__all__ = ["RSC"]
 
 
 class RSC(Algorithm):
@@ -53,7 +52,7 @@ class RSC(Algorithm):
         domains: How many training domains there are.
         f_drop: Share of the features, positions or channels that are muted.
         b_drop: Share of the samples in which they are.
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """

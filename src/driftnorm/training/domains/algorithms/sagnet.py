@@ -26,7 +26,7 @@ Formula:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -36,13 +36,13 @@ from torch import Tensor, nn
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
 from driftnorm.training.domains.network import DomainNetwork
+from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import stage_names
 from driftnorm.training.domains.tails import Tail, affine_names, replaced_output, stateful_until
 from driftnorm.training.loop import TrainState
 
 __all__ = ["SagNet", "randomised_content", "randomised_style"]
 
-Reading = Literal["paper", "domainbed"]
 EPS = 1e-5
 
 
@@ -56,7 +56,7 @@ class SagNet(Algorithm):
         clip: Largest norm of the adversary's gradient ("paper" only).
         after: Name of the module in the featurizer whose output is randomised ("paper" only); the
             end of the second stage if None.
-        reading: Whose.
+        reading: Whose, see above.
         lr: Adam's rate.
         weight_decay: Adam's L2.
     """

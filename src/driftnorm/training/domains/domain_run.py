@@ -1,4 +1,4 @@
-"""One training on domains at work: batches, steps, evaluations, and the files that it leaves."""
+"""What a plan means for some domains: batches, steps, evaluations, and the files they leave."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.types import Integers
@@ -26,7 +26,6 @@ from driftnorm.models import Normalized, Preprocessing, save_checkpoint
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.models.deployed import ArmNetwork, variant_of
 from driftnorm.training.batches import random_numbers
-from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD, reestimate_statistics
@@ -34,31 +33,16 @@ from driftnorm.training.domains.backbones import backbone
 from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.training.domains.minibatches import Batches
 from driftnorm.training.domains.network import DomainNetwork
-from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
+from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState
+from driftnorm.training.run import Outcome, Saved, TrainingRun, Work
 
 if TYPE_CHECKING:
     from driftnorm.training.domains.training import DomainTraining
 
-__all__ = ["Cost", "Outcome", "TrainingRun"]
+__all__ = ["Cost", "DomainRun"]
 
 _STATISTICS_BATCHES = 500  # as SWAD's authors do
 _RESUME = "resume.pt"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended, and where its networks are."""
-
-    reason: Stop
-    folder: Path
-    steps: int
-    seconds: float
-    history: list[dict[str, float]]
-
-    @property
-    def files(self) -> list[Path]:
-        """The networks that were kept."""
-        return [path for name in (BEST, LAST, SWAD_FILE) if (path := self.folder / name).exists()]
 
 
 class Cost(NamedTuple):
@@ -69,14 +53,12 @@ class Cost(NamedTuple):
 
 
 @dataclass
-class TrainingRun:
-    """One run at work."""
+class DomainRun:
+    """What one plan means for some data: its networks, batches, evaluations and files."""
 
     plan: DomainTraining
     arrays: DomainArrays
     folder: Path
-    hooks: Hooks
-    _stop: bool = field(default=False)
 
     def __post_init__(self) -> None:
         self.tested = [self.arrays.index(name) for name in self.plan.test_domains]
@@ -106,20 +88,16 @@ class TrainingRun:
                 "that have not seen it, or test on another one."
             )
 
-    def finished(self) -> Outcome | None:
-        """What a run that came to its end left."""
-        path = self.folder / HISTORY
-        if not path.exists():
-            return None
-        kept = json.loads(path.read_text())
-        wanted = json.loads(json.dumps(self.plan.identity(self.arrays)))
-        for key in sorted(kept["identity"].keys() | wanted.keys()):
-            if kept["identity"].get(key) != wanted.get(key):
-                raise ValueError(
-                    f"{self.folder} holds another run: there `{key}` is "
-                    f"{kept['identity'].get(key)!r}, here {wanted.get(key)!r}. Name another folder."
-                )
-        return Outcome("finished", self.folder, kept["steps"], kept["seconds"], kept["history"])
+    def run(self) -> TrainingRun[DomainBatch]:
+        """Resumable, in its folder."""
+        return TrainingRun(
+            self.plan.identity(self.arrays),
+            self.folder / HISTORY,
+            self.folder / _RESUME,
+            self.folder / ".lock",
+            _finished,
+            self._work,
+        )
 
     def timed(self) -> Cost:
         """One step and one evaluation batch; nothing is kept."""
@@ -138,60 +116,42 @@ class TrainingRun:
         self._score(algorithm, domain, positions, False)
         return Cost(step, (time.perf_counter() - begun) / len(positions))
 
-    def train(
-        self,
-        budget_seconds: float | None,
-        more_seconds: float | None,
-        checkpoint_seconds: float,
-        on_begin: Callable[[], object],
-    ) -> Outcome:
-        """From the last checkpoint on, or from the start."""
-        plan = self.plan
+    def _work(self) -> Work[DomainBatch]:
         algorithm = self._build()
-        state = TrainState(algorithm, algorithm.optimizers())
-        keeper = ResumeFile(self.folder / _RESUME, plan.identity(self.arrays))
-        progress = keeper.restore(state) if keeper.path.exists() else Progress(plan.steps)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        on_begin()
-        self._stop = isinstance(algorithm, SWAD) and algorithm.valley.dead
-        limits = [None if more_seconds is None else progress.seconds + more_seconds, budget_seconds]
-        settings = LoopSettings(
-            plan.seed,
-            budget_seconds=min((limit for limit in limits if limit is not None), default=None),
-            checkpoint_seconds=checkpoint_seconds,
-            record_every=plan.evaluate_every,
-            first_record=1,  # as DomainBed, whose step 0 this is
-        )
         algorithm.train()
-        reason = train(
-            state,
+
+        def enough() -> bool:
+            return isinstance(algorithm, SWAD) and algorithm.valley.dead
+
+        return Work(
+            TrainState(algorithm, algorithm.optimizers()),
             self._source(),
             self._step,
-            progress,
-            settings,
-            keeper=keeper,
-            evaluate=lambda state: self._evaluate(algorithm),
-            enough=lambda: self._stop,
-            hooks=Hooks(
-                self.hooks.on_step, self._on_record(algorithm, progress), self.hooks.on_checkpoint
+            lambda: Progress(self.plan.steps),
+            # The first record is as DomainBed's, whose step 0 this is.
+            lambda progress: LoopSettings(
+                self.plan.seed, record_every=self.plan.evaluate_every, first_record=1
             ),
+            lambda progress, stop: self._finish(algorithm, progress, stop),
+            lambda state: self._evaluate(algorithm),
+            enough,
+            lambda progress, record: self._keep_best(algorithm, progress, record),
         )
-        outcome = Outcome(reason, self.folder, progress.step, progress.seconds, progress.history)
-        if reason == "interrupted":
-            return outcome
+
+    def _finish(self, algorithm: Algorithm, progress: Progress, stop: Stop) -> Saved:
+        """The networks of a run that ended, and if it came to its end, its history."""
         averaged: dict[str, float] | None = None
         if isinstance(algorithm, SWAD) and algorithm.valley.seen:
             algorithm.finish()
             model = self._averaged(algorithm)
             averaged, _ = self._measured(model)
             self._save(model, SWAD_FILE, progress, averaged["validation"])
-        current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
         last = progress.history[-1] if progress.history else {}
         measured = last.get("validation") if last.get("step") == progress.step else None
-        self._save(current.deployed(), LAST, progress, measured)
-        if reason == "finished":
+        self._save(_inner(algorithm).deployed(), LAST, progress, measured)
+        if stop == "finished":
             kept = {
-                "identity": plan.identity(self.arrays),
+                "identity": self.plan.identity(self.arrays),
                 "steps": progress.step,
                 "seconds": progress.seconds,
                 "history": progress.history,
@@ -199,8 +159,7 @@ class TrainingRun:
                 **({"note": self.arrays.note} if self.arrays.note else {}),
             }
             write_atomically(self.folder / HISTORY, json.dumps(kept, indent=1) + "\n")
-            keeper.path.unlink()
-        return outcome
+        return Saved(_networks(self.folder))
 
     def _averaged(self, algorithm: SWAD) -> nn.Module:
         """SWAD's network; averaged weights need statistics of their own if BN was trained."""
@@ -233,7 +192,7 @@ class TrainingRun:
             )
             if plan.swad:
                 algorithm = SWAD(algorithm, **of_swad)
-        return algorithm.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+        return algorithm.to(plan.device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def _source(self) -> Callable[[int], DomainBatch]:
         batches = Batches(
@@ -246,15 +205,20 @@ class TrainingRun:
         )
 
         def source(step: int) -> DomainBatch:
-            minibatches = tuple(Minibatch(*pair) for pair in batches.batch(step))
+            minibatches = tuple(Minibatch(*self._placed(pair)) for pair in batches.batch(step))
             return DomainBatch(minibatches, random_numbers(self.plan.seed, "algorithm", step))
 
         return source
 
+    def _placed(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Images and labels on the plan's device."""
+        images, labels = pair
+        return images.to(self.plan.device), labels.to(self.plan.device)
+
     def _step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:
         algorithm, half = state.module, self.plan.precision == "bfloat16"
         assert isinstance(algorithm, Algorithm)
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        with torch.autocast(torch.device(self.plan.device).type, torch.bfloat16, enabled=half):
             losses = algorithm.step(state, batch)
         if isinstance(algorithm, SWAD):
             algorithm.after_step()
@@ -267,7 +231,7 @@ class TrainingRun:
         algorithm.train()
         found["validation loss"] = loss
         if isinstance(algorithm, SWAD):
-            self._stop = algorithm.evaluated(loss)
+            algorithm.evaluated(loss)
         return found
 
     def _measured(self, model: nn.Module) -> tuple[dict[str, float], float]:
@@ -293,23 +257,19 @@ class TrainingRun:
         augmented = trained and self.plan.augmented_validation and self.arrays.augmented
         rng = random_numbers(self.plan.seed, "augmentation", 2**31) if augmented else None
         right, loss = 0, 0.0
-        for images, labels in evaluation_batches(domain, positions, augmentation=rng):
+        for pair in evaluation_batches(domain, positions, augmentation=rng):
+            images, labels = self._placed(pair)
             logits = model(images)
             right += int((logits.argmax(1) == labels).sum())
             loss += float(F.cross_entropy(logits, labels, reduction="sum"))
         return right / len(positions), loss / len(positions)
 
-    def _on_record(
-        self, algorithm: Algorithm, progress: Progress
-    ) -> Callable[[Mapping[str, float]], None]:
-        def keep_best(record: Mapping[str, float]) -> None:
-            before = [earlier["validation"] for earlier in progress.history[:-1]]
-            if record["validation"] > max(before, default=-1.0):  # the first one, on ties
-                current = algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
-                self._save(current.deployed(), BEST, progress, record["validation"])
-            self.hooks.on_record(record)
-
-        return keep_best
+    def _keep_best(
+        self, algorithm: Algorithm, progress: Progress, record: Mapping[str, float]
+    ) -> None:
+        before = [earlier["validation"] for earlier in progress.history[:-1]]
+        if record["validation"] > max(before, default=-1.0):  # the first one, on ties
+            self._save(_inner(algorithm).deployed(), BEST, progress, record["validation"])
 
     def _save(
         self, model: nn.Module, name: str, progress: Progress, validation: float | None
@@ -336,3 +296,21 @@ class TrainingRun:
             validation=validation,
             training=json.loads(json.dumps(self.plan.identity(self.arrays))),
         )
+
+
+def _inner(algorithm: Algorithm) -> Algorithm:
+    """The algorithm that SWAD wraps, or the algorithm itself."""
+    return algorithm.algorithm if isinstance(algorithm, SWAD) else algorithm
+
+
+def _networks(folder: Path) -> tuple[Path, ...]:
+    return tuple(path for name in (BEST, LAST, SWAD_FILE) if (path := folder / name).exists())
+
+
+def _finished(history: Path) -> tuple[Mapping[str, Any], Outcome]:
+    """The identity and the outcome of the run that left a history."""
+    kept = json.loads(history.read_text())
+    identity, steps = kept["identity"], kept["steps"]
+    files = _networks(history.parent)
+    outcome = Outcome("finished", steps, identity["steps"], kept["seconds"], kept["history"], files)
+    return identity, outcome

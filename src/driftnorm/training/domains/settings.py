@@ -1,0 +1,39 @@
+"""What is the same in every plan of a training on domains, whatever the data and the algorithm."""
+
+# No postponed annotations here: the command line reads them from a class in another module.
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["Features", "Precision", "Reading", "TrainingSettings"]
+
+Features: TypeAlias = Literal["trained", "fixed"]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+Reading: TypeAlias = Literal["paper", "domainbed"]
+"""Whose version of an algorithm: its paper's, or DomainBed's code where that does another thing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings without defaults of DomainBed's own.
+
+    Attributes:
+        weights: A file of pre-trained weights, or "timm", "torchvision", "package".
+        features: trained, or fixed: only the classifier is trained, all else stays as the
+            pre-training left it, batch-norm statistics too (the paper's "pre-trained" setting).
+        precision: Of the steps: float32, or bfloat16, which halves the time of a ResNet-50's step
+            where the CPU has it. Weights and evaluations stay in float32.
+        steps: In all.
+        evaluate_images: At most this many images of each split are evaluated while training, the
+            first ones of its shuffled order; default: all.
+        augmented_validation: Augment held-out images of training domains, as DomainBed does.
+        device: Where to train, such as cuda. It is not part of what makes a run this run.
+    """
+
+    weights: str | None = None
+    features: Features = "trained"
+    precision: Precision = "float32"
+    steps: int = 5001
+    evaluate_images: int | None = None
+    augmented_validation: bool = False
+    device: str = "cpu"
