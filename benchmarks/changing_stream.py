@@ -85,12 +85,12 @@ def run(folder: Path, weights: Path, sizes: Sequence[int], names: Sequence[str])
             options = {**METHODS[name]}
             network = models.load("resnet20", weights)
             adapter = driftnorm.adapt(network, options.pop("method", name), guard="off", **options)
-            adapter.fit(source.split(64))
+            adapter.fit(torch.split(source, 64))
             begun, right = time.perf_counter(), []
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
                 for images, labels in stream:
-                    answers = torch.cat([adapter(x).argmax(1) for x in images.split(size)])
+                    answers = torch.cat([adapter(x).argmax(1) for x in torch.split(images, size)])
                     right.append((answers == labels).tolist())
             row = {
                 "name": name,

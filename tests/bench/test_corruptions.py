@@ -22,6 +22,7 @@ from driftnorm.cli.table import having
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import load
+from driftnorm.parts import Descent
 from driftnorm.parts.layers import First
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.robustness import (
@@ -127,9 +128,10 @@ def test_presets_say_what_the_papers_ran() -> None:
         preset = find_preset(name)
         assert preset.batch_size == batch
         tent = parse_method("tent").with_defaults(preset.optimising).recipe()
-        assert (tent.lr, tent.optimizer, tent.steps) == (rate, optimizer, 1), name
+        (step,) = tent.update
+        assert (step.lr, step.optimizer, tent.steps) == (rate, optimizer, 1), name
     own = parse_method("tent:lr=0.5").with_defaults(find_preset("paper").optimising)
-    assert own.recipe().lr == 0.5  # a method's own option wins
+    assert own.recipe().update[0].lr == 0.5  # a method's own option wins
     with pytest.raises(ValueError, match="Did you mean 'tent-cifar'"):
         find_preset("tent-cifr")
 
@@ -139,7 +141,7 @@ def test_a_presets_options_reach_only_methods_with_gradient_steps(data: str) -> 
     options = {cell.method: cell.options for cell in small.cells()}
     assert options["source"] == ()
     assert dict(options["tent"])["optimizer"] == "sgd"
-    assert small.complete(small.methods[1]).recipe().lr == 2.5e-4
+    assert small.complete(small.methods[1]).recipe().update == (Descent("sgd", lr=2.5e-4),)
 
 
 AS_IT_IS = {"mean": (0.0,) * 3, "std": (1.0,) * 3}  # the networks take images in [0, 1]
