@@ -19,6 +19,7 @@ from report_rows import HOSTILE, PIXEL
 from small_study import rows_of, study, write_data, write_weights
 from tinted import SIDE, make_domains, plan
 
+from driftnorm._internal.training_files import BEST
 from driftnorm.bench.protocol import sampled_positions, stream_order
 from driftnorm.bench.rows import Row, RowStore
 from driftnorm.bench.samples import Exhibits, Look, keep_exhibits, read_exhibits, thumbnail
@@ -27,7 +28,6 @@ from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.models import load
-from driftnorm.training.domains.file_names import BEST
 from driftnorm.views.compare import in_order
 from driftnorm.views.report.examples import group_examples
 from driftnorm.views.report.gather import Gathered

@@ -19,6 +19,7 @@ from tinted import SIDE, make_domains, plan
 
 import driftnorm
 from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.bench.protocol import Protocol
 from driftnorm.bench.rows import Cell, Failure, Row, RowStore
 from driftnorm.bench.selection import (
@@ -36,7 +37,6 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models import build
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.training.domains.algorithms import ALGORITHMS, find_algorithm
-from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.loop import Hooks, LoopSettings

@@ -10,13 +10,13 @@ from made_rows import made_row
 from tinted import SIDE, driftnorm, first_one_dies, make_domains, plan
 
 from driftnorm._internal.processes import WORKER_DIED
+from driftnorm._internal.training_files import BEST
 from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.selection import agrees, most_settings, select_setting, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.bench.vocabulary import ABLATIONS
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.training.domains.file_names import BEST
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table
 

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ from PIL import Image
 from driftnorm._internal.files import write_atomically
 from driftnorm.bench.protocol import sampled_positions
 from driftnorm.bench.rows import Cell
-from driftnorm.images.contents import Pixels
 
 __all__ = ["Exhibits", "Look", "keep_exhibits", "read_exhibits", "thumbnail"]
+
+Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 FOLDER = "exhibits"
 SIDE = 96  # pixels

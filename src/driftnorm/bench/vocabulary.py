@@ -9,6 +9,7 @@ __all__ = [
     "FINE_TUNED",
     "FIXED_FEATURES",
     "MAIN",
+    "METHOD_ORDER",
     "TENT_ON_SOURCE",
     "TENT_STOPPED",
     "GridSize",
@@ -23,6 +24,12 @@ TENT_STOPPED = "tent:gradient=detached"
 
 Settings: TypeAlias = tuple[tuple[str, Any], ...]
 GridSize: TypeAlias = Literal["full", "short", "single"]
+
+METHOD_ORDER = (
+    *("source", "bn", "bn-prior", "alpha-bn", "tent", "gprebn", "t3a", "rt3a"),
+    *("pl", "pl-c", "shot", "shot-im"),
+)
+"""In which order a page lists methods, as the registry does; others follow by name."""
 
 MAIN = ("source", "tent", "alpha-bn", "pl-c", "shot", "t3a", "gprebn", "gprebn+rt3a")
 ABLATIONS = (

@@ -11,11 +11,12 @@ from typing import Annotated, Literal, TypeVar
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.names import nearest
+from driftnorm.bench.cell import MethodId
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.cli._conclusion import table_record
 from driftnorm.cli._fitting import print_table
 from driftnorm.errors import MixedRowsError
-from driftnorm.methods.spec import parse_method
 from driftnorm.views.compare import in_order, methods_of, parts_of
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.figure import Figure
@@ -147,6 +148,13 @@ def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:
     """The rows of these methods, in their order; of all, in the order in which methods come."""
     if methods is None:
         return rows
-    order = {str(parse_method(word)): index for index, word in enumerate(methods)}
+    order = {str(MethodId.read(word)): index for index, word in enumerate(methods)}
+    held = methods_of(rows)
+    for word in order:
+        if word not in held:
+            raise ValueError(
+                f"`--methods`: no row is of {word!r}.{nearest(word, held)} "
+                f"The rows hold: {', '.join(held)}."
+            )
     mine = [row for row in rows if row.cell.method in order]
     return sorted(mine, key=lambda row: order[row.cell.method])

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
 from driftnorm.bench.selection import (
     Choice,
     History,
@@ -25,7 +26,6 @@ from driftnorm.bench.selection import (
 )
 from driftnorm.bench.vocabulary import FIXED_FEATURES
 from driftnorm.errors import MixedRowsError
-from driftnorm.training.domains.file_names import BEST, HISTORY, SWAD_FILE
 from driftnorm.views.domain_rows import mean_text
 from driftnorm.views.domainbed import published
 from driftnorm.views.table import Column, Table

@@ -13,7 +13,7 @@ import numpy as np
 from driftnorm.bench.metrics import Interval, paired_interval
 from driftnorm.bench.protocol import together
 from driftnorm.bench.rows import Cell, Failure, Row
-from driftnorm.methods import METHODS
+from driftnorm.bench.vocabulary import METHOD_ORDER
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.compare import methods_of, right_by_image, stream_of
 
@@ -22,7 +22,7 @@ __all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
 CLEAN = "clean"
 """The shift of streams that are not shifted."""
 
-_RANK = {name: rank for rank, name in enumerate(METHODS)}
+_RANK = {name: rank for rank, name in enumerate(METHOD_ORDER)}
 
 
 def mean_of(rows: Iterable[Row], metric: str) -> float | None:
