@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.bench.metrics import paired_interval, unpack_bits
 from driftnorm.bench.protocol import together
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.bench.studies.digits import Demo
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods import METHODS
-from driftnorm.views.compare import in_order
+from driftnorm.views.compare import in_order, paired_change, stream_of
 from driftnorm.views.demo import demo_table
-from driftnorm.views.domain_rows import network_of
+from driftnorm.views.domain_rows import interval_text, network_of
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
@@ -87,31 +86,23 @@ def gains() -> str:
     ).to_markdown()
 
 
-def _paired(rows: Sequence[Row]) -> list[Any]:
-    """For every stream, image by image: 1 where only the method was right, -1 the source."""
-    sources = {_stream(r): _right(r) for r in demo_rows() if r.cell.method == "source"}
-    return [_right(row) - sources[_stream(row)] for row in rows]
-
-
-def _stream(row: Row) -> tuple[str, int, int]:
-    return row.cell.shift, row.cell.severity, row.cell.seed
-
-
-def _right(row: Row) -> Any:
-    return unpack_bits(row.metrics["correct"], row.metrics["count"]).astype(np.float64)
+def _paired(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Each row with the source's on the same stream."""
+    sources = {stream_of(r): r for r in demo_rows() if r.cell.method == "source"}
+    return [(row, sources[stream_of(row)]) for row in rows]
 
 
 def _change(rows: Sequence[Row]) -> str:
-    change = paired_interval(_paired(rows), [row.cell.seed for row in rows])
-    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return interval_text(paired_change(_paired(rows)))
 
 
 def _worst(rows: Sequence[Row]) -> str:
     """The kind of stream on which the method does worst against the source, over seeds."""
     changes: dict[str, list[float]] = {}
-    for row, change in zip(rows, _paired(rows), strict=True):
+    for row, source in _paired(rows):
         name = f"{row.cell.shift} {row.cell.severity or ''}".strip()
-        changes.setdefault(name, []).append(100 * float(change.mean()))
+        change = 100 * (source.metrics["error"] - row.metrics["error"])
+        changes.setdefault(name, []).append(change)
     name, worst = min(changes.items(), key=lambda item: np.mean(item[1]))
     return f"{name}: {np.mean(worst):+.1f}"
 
@@ -138,8 +129,7 @@ def clean_cost() -> str:
     lines: list[tuple[str | float | None, ...]] = []
     for model in sorted({model for model, _ in rows}):
         source, adapted = (rows[model, method] for method in ("source", "gprebn"))
-        change = paired_interval([_right(source) - _right(adapted)])
-        interval = f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+        interval = interval_text(paired_change([(source, adapted)]))
         errors = (100 * row.metrics["error"] for row in (source, adapted))
         lines.append((model.partition("-resnet20")[0].partition("@")[0], *errors, interval))
     columns = (

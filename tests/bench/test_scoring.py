@@ -16,9 +16,11 @@ from torch import nn
 
 import driftnorm
 from driftnorm.bench import metrics
+from driftnorm.bench.metrics import BINS, filled_bins, pooled_bins, reliability
 from driftnorm.bench.protocol import Protocol
 from driftnorm.bench.rows import Cell, Row, RowStore, environment, load_rows, save_rows
 from driftnorm.bench.scoring import evaluate
+from driftnorm.streams.predictions import empty_bins, place_in_bin
 from driftnorm.views.table import Column, Table
 
 PROTOCOL = Protocol("digits", 100, 20)
@@ -77,6 +79,25 @@ def test_streams_of_the_same_images_do_not_narrow_the_interval() -> None:
     apart = metrics.paired_interval(streams)
     assert apart.high - apart.low < 0.6 * (together.high - together.low)
     assert metrics.paired_interval(streams[:1], ["a"]) == metrics.paired_interval(streams[:1])
+
+
+@pytest.mark.parametrize("confidence", [0.2, 0.4, 0.6, 0.8, 1 / 3, 2 / 3, 1.0, 0.0, 0.5])
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_confidence_has_one_bin_wherever_it_is_counted(
+    confidence: float, precision: type[np.floating]
+) -> None:
+    held = precision(confidence)
+    lower, upper = (np.arange(BINS) + edge for edge in (0, 1))
+    inside = (15 * confidence > lower + 1e-5) & (15 * confidence <= upper + 1e-5)
+    expected = int(np.argmax(inside))
+    counts, _, _ = reliability(np.array([held]), np.array([True]))
+    assert np.flatnonzero(counts).tolist() == [expected]  # a benchmark
+    counted = empty_bins()
+    place_in_bin(counted, float(held), True)
+    assert [count for count, _, _ in counted].index(1) == expected  # driftnorm adapt
+    kept = filled_bins(np.array([held]), np.array([True]))
+    other = [[1, (expected + 0.5) / BINS, 0.0]]
+    assert [each.samples for each in pooled_bins([kept, other])] == [2]  # plots and pages
 
 
 def test_standard_error_is_domainbeds() -> None:

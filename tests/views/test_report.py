@@ -16,18 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_rows import HOSTILE, PIXEL, STREAMS, make_rows
 
-from driftnorm.bench.metrics import reliability
+from driftnorm.bench.metrics import pooled_bins, reliability
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
 from driftnorm.cli.report import report
 from driftnorm.views.compare import change_of_error, mean_error
+from driftnorm.views.palette import palette_css, slots_of
 from driftnorm.views.report.charts import Bar, bar_chart, line_chart, nice_ticks, shorten
 from driftnorm.views.report.gather import Gathered, gather
 from driftnorm.views.report.groups import Group, group_rows
 from driftnorm.views.report.heat import heat_map
 from driftnorm.views.report.markup import escape, tag, verbatim
 from driftnorm.views.report.page import make_report, page
-from driftnorm.views.report.palette import looks_of
-from driftnorm.views.report.sections import mean_along, mean_by_share, merged_bins
+from driftnorm.views.report.sections import mean_along, mean_by_share
 from driftnorm.views.report.tabulate import shift_table, summary_table, table_html
 from driftnorm.views.report.targets import compared_rows
 from driftnorm.views.report.verdicts import group_verdict, overall_verdict, run_verdict
@@ -483,7 +483,7 @@ def test_merged_bins_are_those_of_all_samples_together() -> None:
         sums = zip(*reliability(trust, right), strict=True)
         return [[n, t / n, h / n] for n, t, h in sums if n]
 
-    merged = merged_bins([bins(c, r) for c, r in zip(confidence, correct, strict=True)])
+    merged = pooled_bins([bins(c, r) for c, r in zip(confidence, correct, strict=True)])
     np.testing.assert_allclose(merged, bins(confidence.ravel(), correct.ravel()))
 
 
@@ -492,13 +492,13 @@ def test_merged_bins_are_those_of_all_samples_together() -> None:
 
 def test_each_method_has_one_look() -> None:
     many = [f"method {number}" for number in range(20)]
-    slots = looks_of(["tent", *many, "source", "tent"])
+    slots = slots_of(["tent", *many, "source", "tent"])
     assert len(set(slots.values())) == len(slots) == 22
-    assert slots["source"] == looks_of(["source"])["source"] == 0
-    assert looks_of(["a", "b"]) == {"a": 1, "b": 2}  # grey is the source's
+    assert slots["source"] == slots_of(["source"])["source"] == 0
+    assert slots_of(["a", "b"]) == {"a": 1, "b": 2}  # grey is the source's
 
 
-CSS = (files("driftnorm.views.report") / "assets" / "report.css").read_text()
+CSS = (files("driftnorm.views.report") / "assets" / "report.css").read_text() + palette_css()
 PAIRS = {k: (a, b) for k, a, b in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", CSS)}
 # How colours look without one kind of cone (Machado and others 2009), in linear RGB
 SIGHT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +25,13 @@ __all__ = [
     "check_same",
     "check_streams",
     "data_set",
+    "images_of",
     "in_order",
     "lacking_of_all",
     "mean_error",
     "methods_of",
     "note_of",
+    "paired_change",
     "parts_of",
     "right_by_image",
     "shifts_of",
@@ -224,20 +226,35 @@ def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> fl
 
 def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interval:
     """How much larger a method's error is than another's, paired image by image, in points."""
-    right = {
-        (row.cell.method, stream_of(row)): right_by_image(row)
+    before = {stream_of(row): row for row in rows if row.cell.method == reference}
+    pairs = [
+        (before[stream_of(row)], row)
         for row in rows
-        if row.cell.severity and row.cell.method in (method, reference)
-    }
-    gains = [
-        _difference(right[(reference, stream)], correct)
-        for (name, stream), correct in right.items()
-        if name == method
+        if row.cell.severity and row.cell.method == method
     ]
-    if not gains:
+    if not pairs:
         raise MixedRowsError(f"{method!r} has no row on corrupted images.")
-    # Every corruption is of the same clean images.
-    return Interval(*(100 * value for value in paired_interval(gains, [0] * len(gains))))
+    return paired_change(pairs)
+
+
+def paired_change(pairs: Sequence[tuple[Row, Row]]) -> Interval:
+    """By how many points the first row of each pair is more accurate, paired image by image."""
+    gains = [
+        right_by_image(first).astype(np.float64) - right_by_image(second) for first, second in pairs
+    ]
+    found = paired_interval(gains, [images_of(first) for first, _ in pairs])
+    return Interval(*(100 * value for value in found))
+
+
+def images_of(row: Row) -> Hashable:
+    """Which images a row's stream shows, whatever was done to them, and in whichever order.
+
+    Corruptions are of the same images; a domain has its own, and so has a split of the digits.
+    """
+    cell = row.cell
+    if cell.study == "domains":
+        return cell.shift
+    return cell.seed if cell.protocol.data == "digits" else None
 
 
 def right_by_image(row: Row) -> NDArray[np.bool_]:
@@ -253,8 +270,3 @@ def right_by_image(row: Row) -> NDArray[np.bool_]:
 def change_text(change: Interval) -> str:
     """Such as ``-0.31 [-0.36, -0.26]``."""
     return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
-
-
-def _difference(reference: NDArray[np.bool_], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Change of error image by image: 1 where only the reference was right."""
-    return reference.astype(np.float64) - correct.astype(np.float64)

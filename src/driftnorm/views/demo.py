@@ -8,20 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from driftnorm.bench.metrics import paired_interval, unpack_bits
 from driftnorm.bench.protocol import together
 from driftnorm.bench.rows import Row
+from driftnorm.views.compare import paired_change, stream_of
+from driftnorm.views.palette import colours_of
 from driftnorm.views.table import Column, Table
 
 __all__ = ["demo_plot", "demo_table"]
 
-_HIGHLIGHT = {
-    "source": "#444444",
-    "bn": "#4477aa",
-    "tent": "#ccbb44",
-    "gprebn": "#ee6677",
-    "gprebn+rt3a": "#aa3377",
-}
+_HIGHLIGHT = colours_of(("source", "bn", "tent", "gprebn", "gprebn+rt3a"))
 
 
 def _names(rows: Sequence[Row], what: str) -> list[str]:
@@ -30,28 +25,18 @@ def _names(rows: Sequence[Row], what: str) -> list[str]:
 
 def demo_table(rows: Sequence[Row]) -> Table:
     """Accuracy of each method on clean and shifted streams, and its gain over the source."""
-    correct = {
-        (r.cell.method, r.cell.shift, r.cell.severity, r.cell.seed): unpack_bits(
-            r.metrics["correct"], r.metrics["count"]
-        )
-        for r in rows
-    }
+    sources = {stream_of(row): row for row in rows if row.cell.method == "source"}
     shifts = _names(rows, "shift")
     lines: list[tuple[str | float | None, ...]] = []
     for method in _names(rows, "method"):
-        mine = {key[1:]: right for key, right in correct.items() if key[0] == method}
+        own = [row for row in rows if row.cell.method == method]
         means = [
-            100 * float(np.mean([right.mean() for key, right in mine.items() if key[0] == shift]))
+            100 - 100 * float(np.mean([r.metrics["error"] for r in own if r.cell.shift == shift]))
             for shift in shifts
         ]
-        shifted = [key for key in mine if key[0] != "clean"]
-        gains = [
-            mine[shift, severity, seed].astype(float) - correct["source", shift, severity, seed]
-            for shift, severity, seed in shifted
-        ]
-        gain = paired_interval(gains, [seed for _, _, seed in shifted])  # a seed has its own split
-        margin = (gain.high - gain.low) / 2
-        shown = f"{100 * gain.value:+.1f} ±{100 * margin:.1f}"
+        shifted = [row for row in own if row.cell.shift != "clean"]
+        gain = paired_change([(row, sources[stream_of(row)]) for row in shifted])
+        shown = f"{gain.value:+.1f} ±{(gain.high - gain.low) / 2:.1f}"
         mean = float(
             np.mean([m for m, shift in zip(means, shifts, strict=True) if shift != "clean"])
         )
@@ -82,7 +67,7 @@ def _note(rows: Sequence[Row]) -> str:
         f"Protocol: {protocol}; every method at its defaults, nothing tuned; "
         f"{streams} streams (clean, and each shift at each severity), {seeds} seeds (split, "
         f"training, shift). Mean: over the shifted streams. Gain: over the source, paired, with "
-        f"a 95 % bootstrap margin over images. The guard gave the alarm for: {alarmed or 'none'} "
+        f"a 95 % bootstrap margin over images. The guard raised an alarm for: {alarmed or 'none'} "
         f"of {streams * seeds} streams."
     )
 

@@ -12,12 +12,12 @@ from itertools import groupby
 
 import numpy as np
 
-from driftnorm.bench.metrics import Interval, paired_interval, standard_error
+from driftnorm.bench.metrics import Interval, standard_error
 from driftnorm.bench.protocol import text_of
 from driftnorm.bench.rows import Row
 from driftnorm.bench.selection import agrees, select_setting, without_source
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import check_protocol, right_by_image
+from driftnorm.views.compare import check_protocol, paired_change
 
 __all__ = [
     "at_selected",
@@ -173,19 +173,18 @@ def average(rows: Sequence[Row], targets: Sequence[str]) -> float | None:
 
 def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
     """Gain over another method, paired image by image on the targets both met, in points."""
-    before = {place_of(row): right_by_image(row) for row in on_targets(reference)}
-    both = [row for row in on_targets(rows) if place_of(row) in before]
-    if not both:
+    before = {place_of(row): row for row in on_targets(reference)}
+    pairs = [(row, before[at]) for row in on_targets(rows) if (at := place_of(row)) in before]
+    if not pairs:
         raise MixedRowsError("no target was met by both methods: the run is not finished.")
-    found = []
-    for trial in sorted({trained_by(row)[1] for row in both}):
-        own = [row for row in both if trained_by(row)[1] == trial]
-        gains = [right_by_image(row).astype(np.float64) - before[place_of(row)] for row in own]
-        # Another order of a stream shows the same images.
-        found.append(paired_interval(gains, [row.cell.shift for row in own]))
+    trials = sorted({trained_by(row)[1] for row, _ in pairs})
+    found = [
+        paired_change([pair for pair in pairs if trained_by(pair[0])[1] == trial])
+        for trial in trials
+    ]
     # Splits of other trials share four images in five: the mean of their intervals, which is as
     # wide as if they shared all of them, errs on the safe side.
-    return Interval(*(100 * float(np.mean(ends)) for ends in zip(*found, strict=True)))
+    return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
 def change_text(rows: Sequence[Row], reference: Sequence[Row]) -> str:

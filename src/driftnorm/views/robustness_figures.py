@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftnorm._internal.names import nearest
+from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import errors_by_batch_size
@@ -17,9 +18,7 @@ from driftnorm.views.figure import Figure, Series
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
 _ERROR = "error (%)"
-_BINS = 15  # as `evaluate` has them
 _DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful says nothing
-_ROUNDING = 5e-5  # to which `evaluate` keeps a bin's confidence
 
 
 def corruption_figure(rows: Sequence[Row]) -> Figure:
@@ -90,10 +89,8 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
         )
     series = []
     for method in methods_of(streams):
-        own = [
-            bin_ for r in streams if r.cell.method == method for bin_ in r.metrics["reliability"]
-        ]
-        count, confidence, accuracy = _pooled(own)
+        own = [row.metrics["reliability"] for row in streams if row.cell.method == method]
+        count, confidence, accuracy = np.array(pooled_bins(own)).T
         gap = float((count * np.abs(accuracy - confidence)).sum() / count.sum())
         many = count >= _DRAWN_PART * count.sum()
         points = (tuple(confidence[many].tolist()), tuple(accuracy[many].tolist()))
@@ -105,19 +102,6 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
     )
     labels = ("confidence", "accuracy")
     return Figure("Calibration", *labels, tuple(series), note, unit_square=True)
-
-
-def _pooled(bins: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bins of several streams as one set: count, mean confidence and accuracy of each."""
-    count, confidence, accuracy = np.array(bins).T
-    # A bin is known by its mean confidence, which was rounded: 0.66666 became 0.6667, of the next.
-    index = np.clip(np.ceil((confidence - _ROUNDING) * _BINS).astype(int) - 1, 0, _BINS - 1)
-    total, trust, hits = (
-        np.bincount(index, weights=count * values, minlength=_BINS)
-        for values in (np.ones_like(count), confidence, accuracy)
-    )
-    filled = total > 0
-    return total[filled], trust[filled] / total[filled], hits[filled] / total[filled]
 
 
 def batch_size_figure(rows: Sequence[Row]) -> Figure:

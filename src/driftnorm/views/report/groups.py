@@ -10,12 +10,12 @@ from itertools import product
 
 import numpy as np
 
-from driftnorm.bench.metrics import Interval, paired_interval
+from driftnorm.bench.metrics import Interval
 from driftnorm.bench.protocol import together
 from driftnorm.bench.rows import Cell, Failure, Row
 from driftnorm.bench.vocabulary import METHOD_ORDER
 from driftnorm.shifts import CORRUPTIONS
-from driftnorm.views.compare import methods_of, right_by_image, stream_of
+from driftnorm.views.compare import methods_of, paired_change, stream_of
 
 __all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
 
@@ -150,11 +150,7 @@ class Group:
         pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
         if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
             return None
-        gains = [
-            right_by_image(base).astype(np.float64) - right_by_image(mine) for base, mine in pairs
-        ]
-        shown = [_images_of(base) for base, _ in pairs]
-        return Interval(*(100 * value for value in paired_interval(gains, shown)))
+        return paired_change(pairs)
 
     def missing(self) -> dict[str, list[str]]:
         """Streams that other methods met and this one did not, by method."""
@@ -256,9 +252,3 @@ def _architecture(cell: Cell) -> str:
 
 def _method_rank(method: str) -> tuple[int, str]:
     return _RANK.get(method.split(":")[0], len(_RANK)), method
-
-
-def _images_of(row: Row) -> Hashable:
-    """Corruptions are of the same images; a domain has its own, and so has a split of the demo."""
-    cell = row.cell
-    return cell.shift if cell.study == "domains" else cell.seed if cell.study == "demo" else None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
 from driftnorm.views.report.charts import (
@@ -25,12 +26,11 @@ from driftnorm.views.report.markup import Markup, prose, tag
 from driftnorm.views.report.tabulate import paper_tables, shift_table, summary_table, table_html
 from driftnorm.views.report.verdicts import group_verdict
 
-__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share", "merged_bins"]
+__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share"]
 
 _MOST_POINTS = 60  # a line with more is averaged in blocks, or it is a carpet
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
-_BINS = 15  # as `driftnorm.bench.metrics.reliability` has them
 
 
 def group_section(
@@ -114,17 +114,6 @@ def _full_batches(row: Row) -> list[float]:
     size = row.cell.protocol.batch_size
     rest = row.metrics.get("count", 0) % size
     return errors[:-1] if len(errors) > 1 and 0 < rest < size / 2 else errors
-
-
-def merged_bins(
-    streams: Sequence[Sequence[Sequence[float]]],
-) -> list[tuple[float, float, float]]:
-    """Reliability bins of several streams as those of one: count, mean confidence, accuracy."""
-    sums = np.zeros((_BINS, 3))
-    for count, trust, hits in (one for stream in streams for one in stream):
-        index = min(max(int(np.ceil(trust * _BINS)) - 1, 0), _BINS - 1)
-        sums[index] += count, count * trust, count * hits
-    return [(n, trust / n, hits / n) for n, trust, hits in sums.tolist() if n]
 
 
 def _protocol(group: Group) -> Markup:
@@ -239,7 +228,7 @@ def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
 def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
     charts = []
     for method, slot in slots.items():
-        bins = merged_bins([row.metrics.get("reliability", []) for row in group.of(method)])
+        bins = pooled_bins([row.metrics.get("reliability", []) for row in group.of(method)])
         if bins:
             charts.append(reliability_chart(method, slot, bins))
     note = "On the dashed line, confidence is what it says; below it, the network is too sure."

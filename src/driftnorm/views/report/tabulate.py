@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import change_text, in_order, stream_of
+from driftnorm.views.palette import slot_classes
 from driftnorm.views.report.groups import CLEAN, Group, mean_of, shared_rows
 from driftnorm.views.report.markup import Markup, breakable, prose, tag
-from driftnorm.views.report.palette import slot_classes
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
