@@ -104,7 +104,7 @@ def test_reading_commands_do_not_import_torch(words: list[str], tmp_path: Path) 
     if words[:2] in (["table", "summary"], ["plot", "severity"]):
         from driftnorm.bench.rows import load_rows
 
-        given += ["--where", f"model={min(row.cell.model for row in load_rows(rows))}"]
+        given += ["--where", f"model={min(row.network for row in load_rows(rows))}"]
     code = f"import driftnorm.cli\ntry: driftnorm.cli.app({given!r})\nexcept SystemExit: pass"
     assert "torch" not in run(code)
 

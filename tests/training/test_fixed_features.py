@@ -143,7 +143,7 @@ def test_fine_tuned_table() -> None:
     ]
     with pytest.raises(MixedRowsError, match="--features fixed; these rows are of erm only"):
         domains_fine_tuned_table(tuned)
-    unfinished = [r for r in fixed if r.cell.method != "tent" or r.cell.shift != "b/in"]
+    unfinished = [r for r in fixed if r.method != "tent" or r.cell.stream.label != "b/in"]
     with pytest.raises(MixedRowsError, match="pre-trained erm with 'tent' lacks 1 of 2"):
         domains_fine_tuned_table([*tuned, *unfinished])
     # The paper prints no main table of such networks.

@@ -91,7 +91,7 @@ def test_nothing_is_selected_on_a_part_of_validation() -> None:
     with pytest.raises(MixedRowsError, match="on 0 of 0 streams"):
         select_setting([row(1, "t/in", 0.1), row(5, "t/in", 0.2)])
     chosen = select_setting([*whole, row(5, "b/out", 0.4)])
-    assert {each.cell.options for each in chosen} == {(("supports", 1),)}
+    assert {each.cell.method.settings for each in chosen} == {(("supports", 1),)}
     assert select_setting([row(1, "t/in", 0.1)])  # the only one needs no validation
 
 

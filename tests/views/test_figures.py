@@ -49,8 +49,8 @@ def mean(rows: list[Row], method: str, **wanted: object) -> float:
     values = [
         100 * row.metrics["error"]
         for row in rows
-        if row.cell.method == method
-        and all(getattr(row.cell, name) == value for name, value in wanted.items())
+        if row.method == method
+        and all(getattr(row, name) == value for name, value in wanted.items())
     ]
     return sum(values) / len(values)
 
