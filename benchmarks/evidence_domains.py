@@ -27,7 +27,7 @@ import torch
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
 from driftnorm.bench.studies.domains import DomainStudy
-from driftnorm.bench.vocabulary import ABLATIONS, MAIN
+from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
@@ -35,7 +35,7 @@ from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.hparams import default_hparams
 from driftnorm.training.domains.training import DomainTraining
 from driftnorm.views.compare import in_order
-from driftnorm.views.domain_rows import network_of, on_targets
+from driftnorm.views.domain_rows import on_targets
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS, FinishedRun, finished_run, selected_networks
@@ -134,7 +134,7 @@ def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
             tuple(arguments.methods or dict.fromkeys((*MAIN, *ABLATIONS))),
             grid=arguments.grid,
             batch_size=size,
-            limit=arguments.limit,
+            validation_limit=arguments.limit,
             targets="selected",
         )
         store = RowStore(RUNS / "rows")
@@ -144,7 +144,7 @@ def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
             cell = result.cell
             failed = isinstance(result, Failure)
             told = f"FAILED {result.error}" if failed else f"{result.metrics['error']:.4f}"  # type: ignore[union-attr]
-            print(cell.shift, cell.method, dict(cell.options), told, flush=True)
+            print(cell.stream.shift, cell.method.word, dict(cell.method.settings), told, flush=True)
 
 
 def trained_rows() -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ def networks_table(found: Sequence[FinishedRun], runs: Sequence[dict[str, Any]])
     seconds = {run["run"]: run["seconds"] for run in runs}
     lines = tuple(
         (
-            f"{run.algorithm} -> {' '.join(sorted(run.tested))}",
+            f"{run.trainer.label} -> {' '.join(sorted(run.tested))}",
             f"{run.identity['lr']:g}",
             run.identity["steps"],
             run.identity["batch_size"],
@@ -220,13 +220,13 @@ def networks_table(found: Sequence[FinishedRun], runs: Sequence[dict[str, Any]])
 def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from trained_tables(runs)
     for kind in sorted({kind_of(row) for row in rows}):
-        data, network, size = kind
-        short = network.split(" at ")[0]
+        data, _, size = kind
         own = [row for row in rows if kind_of(row) == kind]
+        short = own[0].cell.network.name
         for name, view in DOMAIN_VIEWS.items():
             if name == "domains-claims":  # on a page of its own
                 continue
-            mine = [row for row in own if row.cell.method in view.methods]
+            mine = [row for row in own if row.method in view.methods]
             try:
                 made = view.make(in_order(mine, view.methods))
             except MixedRowsError as error:
@@ -235,26 +235,26 @@ def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[st
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
         if data == "RotatedMNIST":
             yield long_streams(own)
-        if any(row.cell.method == "bn:only=first(0.75)" for row in own):
+        if any(row.method == "bn:only=first(0.75)" for row in own):
             made = partly(own)
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
 
 
 def long_streams(rows: Sequence[Row]) -> str:
     """What selection on short streams missed, with its numbers from the rows."""
-    met = [row for row in on_targets(rows) if row.cell.method == "gprebn"]
-    at_one = [r for r in met if dict(r.cell.options)["theta"] == 1.0]
+    met = [row for row in on_targets(rows) if row.method == "gprebn"]
+    at_one = [r for r in met if dict(r.cell.method.settings)["theta"] == 1.0]
     scores = {
         rho: " and ".join(
             f"{100 - 100 * row.metrics['error']:.1f}"
-            for row in sorted(at_one, key=lambda row: row.cell.shift)
-            if dict(row.cell.options)["rho"] == rho
+            for row in sorted(at_one, key=lambda row: row.shift)
+            if dict(row.cell.method.settings)["rho"] == rho
         )
         for rho in (1, 10)
     }
     long, short = (
-        -(-max(r.cell.protocol.count for r in own) // rows[0].cell.protocol.batch_size)
-        for own in (met, [r for r in rows if r.cell.shift.endswith("/out")])
+        -(-max(r.cell.stream.count for r in own) // rows[0].cell.protocol.batch_size)
+        for own in (met, [r for r in rows if r.cell.stream.split == VALIDATION])
     )
     return (
         f"Not selected well: with target statistics, GpreBN has {scores[1]} % on the targets at "
@@ -268,7 +268,7 @@ def long_streams(rows: Sequence[Row]) -> str:
 
 def partly(rows: Sequence[Row]) -> Table:
     """Target statistics in a part of the layers."""
-    mine = in_order([row for row in rows if row.cell.method in PARTLY], PARTLY)
+    mine = in_order([row for row in rows if row.method in PARTLY], PARTLY)
     table = DOMAIN_VIEWS["domains"].make(mine)
     measured = tuple(row for row in table.rows if not str(row[0]).endswith("paper only"))
     note = (
@@ -282,7 +282,7 @@ def partly(rows: Sequence[Row]) -> Table:
 
 def kind_of(row: Row) -> tuple[str, str, int]:
     """What tables are made apart by: data, network, batch size."""
-    return row.cell.protocol.data, network_of(row), row.cell.protocol.batch_size
+    return row.cell.stream.data.label, row.cell.network.kind, row.cell.protocol.batch_size
 
 
 def page() -> None:
@@ -302,8 +302,7 @@ def page() -> None:
 
 def slug_of(row: Row) -> str:
     """Which file a row is kept in."""
-    data, network, _ = kind_of(row)
-    return f"{data}-{network.split(' at ')[0]}".lower()
+    return f"{row.cell.stream.data.name}-{row.cell.network.name}".lower()
 
 
 def parser() -> argparse.ArgumentParser:

@@ -177,20 +177,7 @@ def run(places: argparse.Namespace) -> None:
                 cell = result.cell
                 failed = f" FAILED {result.error}" if isinstance(result, Failure) else ""
                 took = "" if failed else f" {result.metrics['error']:.4f}"  # type: ignore[union-attr]
-                print(f"{cell.shift} {cell.severity} {cell.method}{took}{failed}", flush=True)
-
-
-def chosen(rows: Sequence[Row], **wanted: object) -> list[Row]:
-    """Rows whose cell or protocol has these values."""
-    return [
-        row
-        for row in rows
-        if all(
-            value == getattr(row.cell, name, None)
-            or value == getattr(row.cell.protocol, name, None)
-            for name, value in wanted.items()
-        )
-    ]
+                print(f"{cell.stream.label} {cell.method.word}{took}{failed}", flush=True)
 
 
 REMARKS = {
@@ -211,20 +198,23 @@ says to the paper's claims stands on [a page of its own](claims.md).
 
 def sections(rows: Sequence[Row]) -> Iterator[str]:
     """The tables, as far as there are rows for them."""
-    usual = chosen(rows, batch_size=200, count=10_000)
-    ten = chosen(usual, data="cifar-10-c (generated)")
-    small = [row for row in ten if row.cell.model.startswith("resnet20")]
-    hundred = chosen(usual, data="cifar-100-c (generated)")
-    large = [row for row in ten if row.cell.model.startswith("resnet56")]
-    severest = chosen(small, severity=5)
+    whole = [row for row in rows if row.cell.stream.count == 10_000]
+    usual = [row for row in whole if row.cell.protocol.batch_size == 200]
+    ten = [row for row in usual if row.cell.stream.data.name == "cifar-10"]
+    small = [row for row in ten if row.cell.network.name == "resnet20"]
+    hundred = [row for row in usual if row.cell.stream.data.name == "cifar-100"]
+    large = [row for row in ten if row.cell.network.name == "resnet56"]
+    severest = [row for row in small if row.severity == 5]
     sizes = [
         row
-        for row in chosen(rows, data="cifar-10-c (generated)", severity=5, count=10_000)
-        if row.cell.shift in BATCH_CORRUPTIONS
-        and row.cell.method in BATCH_METHODS
-        and row.cell.model.startswith("resnet20")
+        for row in whole
+        if row.cell.stream.data.name == "cifar-10"
+        and row.severity == 5
+        and row.shift in BATCH_CORRUPTIONS
+        and row.method in BATCH_METHODS
+        and row.cell.network.name == "resnet20"
     ]
-    main = [row for row in small if row.cell.method in MAIN]
+    main = [row for row in small if row.method in MAIN]
     for title, view, own in (
         ("CIFAR-10-C, all severities", "summary", main),
         ("By corruption", "detailed", main),
@@ -238,7 +228,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
         (
             "Augmentation baselines, severity 3",
             "augmentation",
-            chosen(rows, count=1000, severity=3),
+            [r for r in rows if r.cell.stream.count == 1000 and r.severity == 3],
         ),
     ):
         try:
@@ -282,13 +272,13 @@ def page() -> None:
 
 def slug_of(row: Row) -> str:
     """Which file a row is kept in; all severities of CIFAR-10-C would make one of megabytes."""
-    data, protocol = row.cell.protocol.data.split("-c ")[0].replace("-", ""), row.cell.protocol
-    if protocol.count != 10_000:
+    cell = row.cell
+    data = cell.stream.data.name.replace("-", "")
+    if cell.stream.count != 10_000:
         return f"{data}-augmentation"
-    if protocol.batch_size != 200:
+    if cell.protocol.batch_size != 200:
         return f"{data}-batch-sizes"
-    network = row.cell.model.split("@")[0]
-    return f"{data}-{network}-severity{row.cell.severity}"
+    return f"{data}-{cell.network.name}-severity{cell.stream.severity}"
 
 
 def main() -> None:

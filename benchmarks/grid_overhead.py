@@ -110,7 +110,7 @@ def grid(work: Study) -> Callable[[], object]:
 
 def adapter_loop(work: Study) -> Callable[[], object]:
     tensors, network = ready_tensors(work), load("resnet20")
-    recipe = work.complete(work.methods[0]).recipe()
+    recipe = work.methods[0].with_defaults(work.optimising).recipe()
 
     def run() -> None:
         adapter = RecipeAdapter(network, recipe, guard="off")

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 
 import driftnorm
+from driftnorm._internal.training_files import BEST
 from driftnorm.bench.studies.domains import open_trained
 from driftnorm.images.domains.cache import cached_arrays
 from driftnorm.images.domains.domain_arrays import evaluation_batches
 from driftnorm.images.domains.folder import open_domains
-from driftnorm.training.domains.file_names import BEST
 from driftnorm.training.domains.training import DomainTraining
 
 SIDE = 16

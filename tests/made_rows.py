@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from made_cells import made_cell
 
 from driftnorm.bench.metrics import pack_bits
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row
+from driftnorm.bench.rows import Row
 from driftnorm.shifts import CORRUPTIONS
 
 ALL_STREAMS = tuple((c, s) for c in CORRUPTIONS for s in (1, 2, 3, 4, 5))
@@ -29,10 +29,10 @@ def made_row(
     study: str = "robustness",
     seed: int = 0,
     options: tuple[tuple[str, Any], ...] = (),
+    recipe: str | None = None,
     **metrics: Any,
 ) -> Row:
     """One row; the first ``error`` of its samples are wrong."""
-    protocol = Protocol(data, count, batch, severities=(severity,), seeds=(seed,))
     correct = np.arange(count) >= round(error * count)
     parts = np.split(correct, range(batch, count, batch))
     found = {
@@ -45,7 +45,16 @@ def made_row(
         "reliability": [[count, 0.9, 1 - error]],
         **metrics,
     }
-    return Row(Cell(study, model, shift, severity, method, protocol, seed, options), found)
+    cell = made_cell(
+        *(study, model, shift, severity, method),
+        data=data,
+        count=count,
+        batch_size=batch,
+        seed=seed,
+        settings=options,
+        recipe=recipe,
+    )
+    return Row(cell, found)
 
 
 def made_rows(

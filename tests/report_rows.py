@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from made_cells import made_cell
 from torch import Tensor, nn
 
 from driftnorm.adapter._adapt import adapt
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row
+from driftnorm.bench.rows import Row
 from driftnorm.bench.scoring import evaluate
 
 HOSTILE = "<script>alert(1)</script>"
@@ -33,8 +33,8 @@ def make_rows(
     rows = []
     for rank, method in enumerate(methods):
         for shift, severity in streams:
-            how = Protocol("some-c", COUNT, BATCH, (severity,), **protocol)  # type: ignore[arg-type]
-            cell = Cell(study, model, shift, severity, method, how)
+            named = {"data": "some-c", "count": COUNT, "batch_size": BATCH, **protocol}
+            cell = made_cell(study, model, shift, severity, method, **named)  # type: ignore[arg-type]
             noise = 0.5 + 0.8 * severity / (1 + rank)
             adapter = adapt(nn.Identity().eval(), "source")
             rows.append(Row(cell, evaluate(adapter, _stream(noise)), {"torch": "2"}))

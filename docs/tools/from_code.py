@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.cell import MethodId, NetworkId, Protocol, StreamId
 from driftnorm.bench.studies.presets import PRESETS
 from driftnorm.cli._method_table import method_facts, passes
 from driftnorm.methods import METHODS, Method
@@ -131,9 +131,13 @@ def recipe_fields() -> str:
 
 
 def protocol_fields() -> str:
-    """The fields of a protocol."""
-    told = documented(Protocol.__doc__, "Attributes")
-    return table(("field", "meaning"), [(f"`{f.name}`", told[f.name]) for f in fields(Protocol)])
+    """The fields of a cell's parts."""
+    parts = {"network": NetworkId, "stream": StreamId, "method": MethodId, "protocol": Protocol}
+    lines = []
+    for part, kind in parts.items():
+        told = documented(kind.__doc__, "Attributes")
+        lines += [(f"`{part}.{f.name}`", told[f.name]) for f in fields(kind)]
+    return table(("field", "meaning"), lines)
 
 
 def presets() -> str:

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.bench.metrics import paired_interval, unpack_bits
-from driftnorm.bench.protocol import together
+from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.bench.studies.digits import Demo
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods import METHODS
-from driftnorm.views.compare import in_order
+from driftnorm.views.compare import in_order, paired_change, stream_of
 from driftnorm.views.demo import demo_table
-from driftnorm.views.domain_rows import network_of
+from driftnorm.views.domain_rows import interval_text
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
@@ -40,7 +39,7 @@ def demo_rows() -> list[Row]:
 
 def demo() -> str:
     """The demo's table, for the methods that one meets first."""
-    return demo_table([row for row in demo_rows() if row.cell.method in HEADLINE]).to_markdown()
+    return demo_table([row for row in demo_rows() if row.method in HEADLINE]).to_markdown()
 
 
 # --------------------------------------------------------------------------- choosing
@@ -51,17 +50,17 @@ def gains() -> str:
     rows = demo_rows()
     costs = _costs()
     lines: list[tuple[str | float | None, ...]] = []
-    for method in dict.fromkeys(row.cell.method for row in rows):
+    for method in dict.fromkeys(row.method for row in rows):
         if method == "source":
             continue
-        own = [row for row in rows if row.cell.method == method]
+        own = [row for row in rows if row.method == method]
         backward = any(METHODS[part].recipe.needs_backward for part in method.split("+"))
         lines.append(
             (
                 f"`{method}`",
                 "yes" if backward else "no",
-                _change([row for row in own if row.cell.shift == "clean"]),
-                _change([row for row in own if row.cell.shift != "clean"]),
+                _change([row for row in own if row.shift == "clean"]),
+                _change([row for row in own if row.shift != "clean"]),
                 _worst(own),
                 f"{sum(row.metrics['alarms'] > 0 for row in own)} of {len(own)}",
                 costs["ratios"].get(method),
@@ -78,7 +77,7 @@ def gains() -> str:
     )
     note = (
         "Change of accuracy against the source in points, paired image by image, with a 95 % "
-        f"bootstrap interval. Protocol: {together(row.cell.protocol for row in rows).text()}; "
+        f"bootstrap interval. Protocol: {protocol_text(row.cell for row in rows)}; "
         "every method at its defaults, nothing tuned. Cost: time a batch in units of inference, "
         f"{costs['about']}."
     )
@@ -87,31 +86,23 @@ def gains() -> str:
     ).to_markdown()
 
 
-def _paired(rows: Sequence[Row]) -> list[Any]:
-    """For every stream, image by image: 1 where only the method was right, -1 the source."""
-    sources = {_stream(r): _right(r) for r in demo_rows() if r.cell.method == "source"}
-    return [_right(row) - sources[_stream(row)] for row in rows]
-
-
-def _stream(row: Row) -> tuple[str, int, int]:
-    return row.cell.shift, row.cell.severity, row.cell.seed
-
-
-def _right(row: Row) -> Any:
-    return unpack_bits(row.metrics["correct"], row.metrics["count"]).astype(np.float64)
+def _paired(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Each row with the source's on the same stream."""
+    sources = {stream_of(r): r for r in demo_rows() if r.method == "source"}
+    return [(row, sources[stream_of(row)]) for row in rows]
 
 
 def _change(rows: Sequence[Row]) -> str:
-    change = paired_interval(_paired(rows), [row.cell.seed for row in rows])
-    return f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return interval_text(paired_change(_paired(rows)))
 
 
 def _worst(rows: Sequence[Row]) -> str:
     """The kind of stream on which the method does worst against the source, over seeds."""
     changes: dict[str, list[float]] = {}
-    for row, change in zip(rows, _paired(rows), strict=True):
-        name = f"{row.cell.shift} {row.cell.severity or ''}".strip()
-        changes.setdefault(name, []).append(100 * float(change.mean()))
+    for row, source in _paired(rows):
+        name = f"{row.shift} {row.severity or ''}".strip()
+        change = 100 * (source.metrics["error"] - row.metrics["error"])
+        changes.setdefault(name, []).append(change)
     name, worst = min(changes.items(), key=lambda item: np.mean(item[1]))
     return f"{name}: {np.mean(worst):+.1f}"
 
@@ -134,14 +125,14 @@ def _costs() -> dict[str, Any]:
 def clean_cost() -> str:
     """What adapting costs on images that have not drifted, network by network."""
     every = load_rows(ROWS / "robustness-cifar10-augmentation.jsonl")
-    rows = {(r.cell.model, r.cell.method): r for r in every if r.cell.severity == 0}
+    rows = {(row.cell.network, row.method): row for row in every if not row.cell.stream.shifts}
     lines: list[tuple[str | float | None, ...]] = []
-    for model in sorted({model for model, _ in rows}):
-        source, adapted = (rows[model, method] for method in ("source", "gprebn"))
-        change = paired_interval([_right(source) - _right(adapted)])
-        interval = f"{100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    for network in sorted({network for network, _ in rows}, key=lambda network: network.label):
+        source, adapted = (rows[network, method] for method in ("source", "gprebn"))
+        interval = interval_text(paired_change([(source, adapted)]))
         errors = (100 * row.metrics["error"] for row in (source, adapted))
-        lines.append((model.partition("-resnet20")[0].partition("@")[0], *errors, interval))
+        trained = network.training.trainer.label if network.training else network.name
+        lines.append((trained, *errors, interval))
     columns = (
         Column("trained with"),
         Column("source", decimals=1),
@@ -150,7 +141,7 @@ def clean_cost() -> str:
     )
     note = (
         "Error in %. ResNet-20; resnet20 is as it was downloaded, the others were trained on with "
-        f"an augmentation. {together(row.cell.protocol for row in rows.values()).text()}: the "
+        f"an augmentation. {protocol_text(row.cell for row in rows.values())}: the "
         "clean images. Paired bootstrap over images."
     )
     return Table("Clean images of CIFAR-10", columns, tuple(lines), note).to_markdown()
@@ -162,7 +153,7 @@ def small_batches() -> str:
     sizes = sorted({row.cell.protocol.batch_size for row in rows})
     errors: dict[str, dict[int, list[float]]] = {}
     for row in rows:
-        own = errors.setdefault(row.cell.method, {})
+        own = errors.setdefault(row.method, {})
         own.setdefault(row.cell.protocol.batch_size, []).append(100 * row.metrics["error"])
     lines: list[tuple[str | float | None, ...]] = []
     for method, own in sorted(errors.items(), key=lambda item: (item[0] != "source", item[0])):
@@ -171,13 +162,9 @@ def small_batches() -> str:
         means = (float(np.mean(own.get(size, alone))) for size in sizes)
         lines.append((f"`{method}`", *means))
     columns = (Column("method"), *(Column(f"batch {size}", best="lowest") for size in sizes))
-    common = together(row.cell.protocol for row in rows).text()
-    batch = f"batch {rows[0].cell.protocol.batch_size},"
-    shifts = ", ".join(sorted({row.cell.shift for row in rows}))
-    note = (
-        f"{shifts}; {common.replace(batch, 'batch as said,')}. Every method at its defaults, guard "
-        "warning only. `python docs/tools/small_batches.py`"
-    )
+    common = protocol_text(row.cell for row in rows)
+    shifts = ", ".join(sorted({row.shift for row in rows}))
+    note = f"{shifts}; {common}. Every method at its defaults. `python docs/tools/small_batches.py`"
     return Table("Error in % against batch size", columns, tuple(lines), note).to_markdown()
 
 
@@ -204,14 +191,14 @@ _NOT_MEASURED = (
 def robustness_rows() -> list[Row]:
     """All that were measured on whole test sets; slices are for the comparison of networks."""
     found = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
-    most = max((row.cell.protocol.count for row in found), default=0)
-    return [row for row in found if row.cell.protocol.count == most]
+    most = max((row.cell.stream.count for row in found), default=0)
+    return [row for row in found if row.cell.stream.count == most]
 
 
 def claims() -> str:
     """The paper's claims about robustness, a table for each network and data set."""
     own = [row for row in robustness_rows() if row.cell.protocol.batch_size == 200]
-    made = _tables("claims", own, lambda row: (row.cell.protocol.data, row.cell.model))
+    made = _tables("claims", own, lambda row: (row.cell.stream.data.label, row.network))
     return "\n\n".join(made) or _NOT_MEASURED
 
 
@@ -231,7 +218,7 @@ def domain_claims() -> str:
 
 
 def _kind(row: Row) -> tuple[str, str, int]:
-    return row.cell.protocol.data, network_of(row), row.cell.protocol.batch_size
+    return row.cell.stream.data.label, row.cell.network.kind, row.cell.protocol.batch_size
 
 
 def robustness() -> str:
@@ -248,23 +235,23 @@ def robustness() -> str:
 def _summaries(rows: Sequence[Row]) -> list[str]:
     """Mean error of the main methods, a table for each network and data set."""
     view = VIEWS["summary"]
-    main = [r for r in rows if r.cell.method in view.methods and r.cell.protocol.batch_size == 200]
-    return _tables("summary", main, lambda row: (row.cell.protocol.data, row.cell.model))
+    main = [r for r in rows if r.method in view.methods and r.cell.protocol.batch_size == 200]
+    return _tables("summary", main, lambda row: (row.cell.stream.data.label, row.network))
 
 
 def _batch_sizes(rows: Sequence[Row]) -> list[str]:
     """Error against batch size, on the streams that every batch size met."""
     view = VIEWS["batch-size"]
-    own = [row for row in rows if row.cell.method in view.methods]
+    own = [row for row in rows if row.method in view.methods]
     met: dict[int, set[object]] = {}
     for row in own:
         streams = met.setdefault(row.cell.protocol.batch_size, set())
-        streams.add((row.cell.model, row.cell.shift, row.cell.severity))
+        streams.add((row.network, row.shift, row.severity))
     if len(met) < 2:
         return []
     shared = set.intersection(*met.values())
-    same = [r for r in own if (r.cell.model, r.cell.shift, r.cell.severity) in shared]
-    return _tables("batch-size", same, lambda row: (row.cell.protocol.data, row.cell.model))
+    same = [r for r in own if (r.network, r.shift, r.severity) in shared]
+    return _tables("batch-size", same, lambda row: (row.cell.stream.data.label, row.network))
 
 
 def _tables(name: str, rows: Sequence[Row], kind: Callable[[Row], tuple[str, str]]) -> list[str]:

@@ -16,10 +16,11 @@ from concept_run import SEVERITY, shifted_batches
 from torch import nn
 
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row, environment, save_rows
+from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
+from driftnorm.bench.rows import Row, environment, save_rows
 from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.studies.digits import train
+from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.errors import DriftnormWarning
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.methods.spec import parse_method
@@ -34,7 +35,15 @@ IMAGES, SEEDS = 300, 2
 def cells() -> list[Cell]:
     """Every measurement; the source answers each image alone, so one batch size stands for all."""
     return [
-        Cell("small-batches", "digit-cnn", shift, SEVERITY, method, _protocol(size, seed), seed)
+        Cell(
+            "small-batches",
+            NetworkId("digit-cnn"),
+            StreamId(
+                DataId("digits"), (Shift(shift, SEVERITY),), IMAGES, "", "shuffled once", seed
+            ),
+            method_id(parse_method(method)),
+            Protocol(size, guard="warn"),
+        )
         for seed in range(SEEDS)
         for shift in CHOSEN_SHIFTS
         for method in METHODS
@@ -42,30 +51,19 @@ def cells() -> list[Cell]:
     ]
 
 
-def _protocol(batch_size: int, seed: int) -> Protocol:
-    return Protocol(
-        "digits",
-        count=IMAGES,
-        batch_size=batch_size,
-        severities=(SEVERITY,),
-        order="shuffled once",
-        seeds=(seed,),
-    )
-
-
 def measure() -> Iterator[Row]:
     """The rows, one by one."""
     networks = [train(split_digits(seed)[0], seed) for seed in range(SEEDS)]
     where = environment()
     for cell in cells():
-        yield Row(cell, _metrics(cell, networks[cell.seed]), where)
+        yield Row(cell, _metrics(cell, networks[cell.stream.seed]), where)
 
 
 def _metrics(cell: Cell, network: nn.Module) -> dict[str, object]:
-    stream = shifted_batches(cell.seed, cell.shift, cell.protocol.batch_size, IMAGES)
+    stream = shifted_batches(cell.stream.seed, cell.stream.shift, cell.protocol.batch_size, IMAGES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DriftnormWarning)
-        return evaluate(RecipeAdapter(network, parse_method(cell.method).recipe()), stream)
+        return evaluate(RecipeAdapter(network, spec_of(cell.method).recipe()), stream)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "DriftnormWarning",
     "MixedRowsError",
     "NoBatchNormError",
+    "OldRowsError",
     "TrainingError",
     "UnusableImageError",
     "WorkerError",
@@ -55,6 +56,10 @@ class TrainingError(DriftnormError, ValueError):
 
 class MixedRowsError(DriftnormError, ValueError):
     """Rows that were measured differently cannot stand in one table."""
+
+
+class OldRowsError(DriftnormError, ValueError):
+    """Rows of an older format, which must be converted first."""
 
 
 class BusyError(DriftnormError, ValueError):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from data_files import write_cifar_c, write_pictures
+from made_cells import with_stream
 from made_rows import made_row
 from small_study import call, rows_of, study, write_data, write_weights
 from torch import nn
 
+from driftnorm.bench.cell import Shift, Trainer, Training
 from driftnorm.bench.rows import RowStore, load_rows
 from driftnorm.bench.studies.corruption_cells import Task, measure
 from driftnorm.bench.studies.subject import open_subject
@@ -74,12 +75,11 @@ def test_the_stand_in_of_frost_is_another_shift(data: str, tmp_path: Path) -> No
         data, "source", corruptions=both, severities=(5,), frost=write_frost(tmp_path / "f")
     )
     first, second = rows_of(made_up.run(store)), rows_of(real.run(store))
-    assert [row.cell.shift for row in first] == ["frost (procedural)", "fog"]
-    assert [row.cell.shift for row in second] == ["frost"]  # fog is the same, and is there
+    assert [row.shift for row in first] == ["frost (procedural)", "fog"]
+    assert [row.shift for row in second] == ["frost"]  # fog is the same, and is there
     assert first[0].metrics["note"] == "frost is procedural"
     assert "note" not in second[0].metrics
-    # As before the stand-in was a part of the cell, so rows of older versions still count.
-    assert second[0].cell == replace(first[1].cell, shift="frost")
+    assert second[0].cell == with_stream(first[1], shifts=(Shift("frost", 5),)).cell
     assert shifts_of([*second, *first]) == ["frost", "frost (procedural)", "fog"]
 
 
@@ -102,8 +102,8 @@ def test_generated_folders_say_so(data: str, tmp_path: Path, networks: str) -> N
         assert (out / "contrast-5.npy").exists()  # the other severities were not asked for
         small = study(str(out), "source", corruptions=("contrast", "frost"), severities=(5,))
         rows = rows_of(small.run(RowStore(tmp_path / f"rows{seed}")))
-        assert [row.cell.shift for row in rows] == ["contrast", "frost (procedural)"]
-        assert {row.cell.protocol.data for row in rows} == {label}
+        assert [row.shift for row in rows] == ["contrast", "frost (procedural)"]
+        assert {row.cell.stream.data.label for row in rows} == {label}
         assert data_set(rows) == "small"
     one = {"corruptions": ("contrast",), "severities": (5,)}
     stored = study(str(tmp_path / "c0"), "source", **one)
@@ -119,16 +119,16 @@ def test_own_pictures_do_not_borrow_a_name(tmp_path: Path, networks: str) -> Non
         generate(tmp_path / name, out, corruptions=["contrast"], severities=[1], workers=1)
         for place in (tmp_path / name, out):
             (cell,) = study(str(place), "source", **how).cells()
-            assert cell.protocol.data == label
+            assert cell.stream.data.label == label
         (out / "driftnorm.json").unlink()
         (cell,) = study(str(out), "source", **how).cells()
-        assert cell.protocol.data == f"own {name}-c"
+        assert cell.stream.data.label == f"own {name}-c"
 
 
 def test_released_arrays_keep_their_name(tmp_path: Path) -> None:
     write_cifar_c(tmp_path / "CIFAR-10-C", ("contrast", "gaussian_noise"))
     cells = study(str(tmp_path / "CIFAR-10-C"), "source").cells()
-    assert {cell.protocol.data for cell in cells} == {"cifar-10-c"}
+    assert {cell.stream.data.label for cell in cells} == {"cifar-10-c"}
 
 
 def test_some_classes_of_imagenet_c(tmp_path: Path, networks: str) -> None:
@@ -139,7 +139,7 @@ def test_some_classes_of_imagenet_c(tmp_path: Path, networks: str) -> None:
         study(str(tmp_path / "in"), "source", **how).cells()
     small = study(str(tmp_path / "in"), "source", **how, classes=WNIDS)
     (cell,) = small.cells()
-    assert cell.protocol.data == "imagenet-c"
+    assert cell.stream.data.label == "imagenet-c"
     assert sorted(small.images(cell).labels.tolist()) == [5, 5, 6, 6]
 
 
@@ -288,7 +288,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, object
 
 def test_published_weights_are_asked_for(published: list[dict[str, object]], data: str) -> None:
     small = study(data, "source", model="timm:some", pretrained=True)
-    assert small.cells()[0].model.startswith("timm:some@")
+    assert small.cells()[0].network.label.startswith("timm:some@")
     assert {"pretrained": True} in published
     with pytest.raises(OSError, match=r"timm publishes for 'timm:offline' could not be had \(no r"):
         load_published("timm:offline")
@@ -319,5 +319,6 @@ def test_rows_say_what_a_network_was_trained_with(data: str, tmp_path: Path) -> 
         save_checkpoint(file, network, **how, preprocessing=preprocessing, **facts)
         open_subject.cache_clear()
         (row,) = rows_of(small.run(RowStore(tmp_path / str(number))))
-        assert row.metrics["recipe"] == recipe
-        assert row.cell.model.startswith("augmix-of-mine/model.safetensors@")
+        training = None if recipe is None else Training(Trainer(recipe))
+        assert row.cell.network.training == training
+        assert row.network.startswith("augmix-of-mine/model.safetensors@")

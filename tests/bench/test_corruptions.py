@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_cells import with_protocol
 from PIL import Image
 from small_study import DRIFTNORM, call, rows_of, study, write_data, write_weights
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
+from driftnorm.bench.studies.measured_method import spec_of
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli.table import having
 from driftnorm.errors import MixedRowsError
@@ -47,12 +49,12 @@ def test_every_cell_becomes_a_row_once(data: str, tmp_path: Path) -> None:
     store = RowStore(tmp_path / "rows")
     first = rows_of(study(data).run(store))
     assert len(first) == 2 * 2 * 3
-    assert {row.cell.method for row in first} == {"source", "tent", "gprebn"}
-    assert all(row.cell.protocol.count == 60 for row in first)
+    assert {row.method for row in first} == {"source", "tent", "gprebn"}
+    assert all(row.cell.stream.count == 60 for row in first)
     assert all(len(row.metrics["online_error"]) == 3 for row in first)
     assert rows_of(study(data).run(store)) == []  # done is done
     more = rows_of(study(data, "source", "bn").run(store))
-    assert {row.cell.method for row in more} == {"bn"}
+    assert {row.method for row in more} == {"bn"}
 
 
 def test_launcher_and_order_do_not_change_the_rows(
@@ -73,14 +75,14 @@ def test_launcher_and_order_do_not_change_the_rows(
 
 def test_seeds_shuffle_and_draw_other_noise(data: str) -> None:
     small = study(data, seeds=(0, 1))
-    cells = {(c.seed, c.shift): c for c in small.cells() if c.severity == 5}
+    cells = {(c.stream.seed, c.stream.shift): c for c in small.cells() if c.stream.severity == 5}
     stored, shuffled = (small.images(cells[seed, "contrast"]) for seed in (0, 1))
     assert not np.array_equal(stored.labels, shuffled.labels)
     order = np.argsort(shuffled.indices)
     assert np.array_equal(stored.images, shuffled.images[order])  # contrast draws nothing
     noisy = [small.images(cells[seed, "gaussian_noise"]) for seed in (0, 1)]
     assert not np.array_equal(noisy[0].images, noisy[1].images[np.argsort(noisy[1].indices)])
-    assert cells[1, "contrast"].protocol.order == "shuffled"
+    assert cells[1, "contrast"].stream.order == "shuffled"
 
 
 def test_a_failing_cell_is_told_and_the_rest_goes_on(
@@ -92,7 +94,7 @@ def test_a_failing_cell_is_told_and_the_rest_goes_on(
     )
     results = list(moody.run(store))
     failures = [r for r in results if isinstance(r, Failure)]
-    assert {(f.cell.shift, f.cell.severity) for f in failures} == {("contrast", 5)}
+    assert {(f.cell.stream.shift, f.cell.stream.severity) for f in failures} == {("contrast", 5)}
     assert failures[0].error.endswith("too flat")
     assert len(rows_of(results)) == 6
 
@@ -138,10 +140,11 @@ def test_presets_say_what_the_papers_ran() -> None:
 
 def test_a_presets_options_reach_only_methods_with_gradient_steps(data: str) -> None:
     small = study(data, "source", "tent", optimising=find_preset("paper-imagenet").optimising)
-    options = {cell.method: cell.options for cell in small.cells()}
+    options = {cell.method.word: cell.method.settings for cell in small.cells()}
     assert options["source"] == ()
     assert dict(options["tent"])["optimizer"] == "sgd"
-    assert small.complete(small.methods[1]).recipe().update == (Descent("sgd", lr=2.5e-4),)
+    (tent,) = {cell.method for cell in small.cells() if cell.method.name == "tent"}
+    assert spec_of(tent).recipe().update == (Descent("sgd", lr=2.5e-4),)
 
 
 AS_IT_IS = {"mean": (0.0,) * 3, "std": (1.0,) * 3}  # the networks take images in [0, 1]
@@ -215,8 +218,8 @@ def test_folders_of_imagenet_c(imagenet_c: Path, picture_network: str, tmp_path:
     rows = rows_of(results)
     assert len(rows) == 2 * 3
     for row in rows:
-        assert row.cell.protocol.data == "own imagenet-c"  # classes of its own
-        assert (row.cell.protocol.order, row.cell.protocol.count) == ("shuffled", 20)
+        assert row.cell.stream.data.label == "own imagenet-c"  # classes of its own
+        assert (row.cell.stream.order, row.cell.stream.count) == ("shuffled", 20)
         assert len(row.metrics["online_error"]) == 2  # 12 and 8 pictures
     stream = small.images(rows[0].cell)
     assert sorted(stream.labels.tolist()) == [0] * 10 + [1] * 10
@@ -225,7 +228,7 @@ def test_folders_of_imagenet_c(imagenet_c: Path, picture_network: str, tmp_path:
     assert x.shape == (20, 3, 224, 224)
     with torch.no_grad():
         wrong = load(picture_network)(x).argmax(dim=1).numpy() != stream.labels
-    source = next(r for r in rows if r.cell.method == "source" and r.cell.shift == "fog")
+    source = next(r for r in rows if r.method == "source" and r.shift == "fog")
     assert source.metrics["error"] == pytest.approx(wrong.mean())
 
 
@@ -237,7 +240,7 @@ def test_a_list_of_pictures_is_named_in_the_protocol(
     changes = {"model": picture_network, **AS_IT_IS, "subset": str(subset), "severities": (3,)}
     small = study(str(imagenet_c), "source", **changes, corruptions=("fog",))
     (cell,) = small.cells()
-    assert (cell.protocol.data, cell.protocol.count) == ("own imagenet-c (few)", 2)
+    assert (cell.stream.data.label, cell.stream.count) == ("own imagenet-c (few)", 2)
     with pytest.raises(ValueError, match="`subset`"):
         replace(small, data=str(tmp_path)).cells()
 
@@ -278,7 +281,7 @@ def test_labels_without_a_corruption_are_no_released_layout(tmp_path: Path) -> N
 
 def test_clean_data_and_released_layout(data: str, tmp_path: Path) -> None:
     rows = rows_of(study(data, "source", severities=(0,)).run(RowStore(tmp_path / "clean")))
-    assert [row.cell.shift for row in rows] == ["clean"]
+    assert [row.shift for row in rows] == ["clean"]
     folder = tmp_path / "CIFAR-10-C"
     folder.mkdir()
     made = study(data, "source", corruptions=("contrast",), severities=(1, 2, 3, 4, 5))
@@ -325,14 +328,11 @@ def test_tables_refuse_to_mix(data: str, tmp_path: Path) -> None:
 
 def test_rows_can_be_chosen_before_they_are_put_together(data: str, tmp_path: Path) -> None:
     rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
-    others = [
-        replace(r, cell=replace(r.cell, protocol=replace(r.cell.protocol, batch_size=7)))
-        for r in rows
-    ]
+    others = [with_protocol(r, batch_size=7) for r in rows]
     both = [*rows, *others]
     assert having(both, ["batch_size=20"]) == rows
     assert having(both, ["batch_size=7", "shift=contrast"]) == [
-        row for row in others if row.cell.shift == "contrast"
+        row for row in others if row.shift == "contrast"
     ]
     assert having(both, []) == both
     with pytest.raises(ValueError, match="no row has batch_size=8; batch_size is 20, 7"):
@@ -383,8 +383,8 @@ def test_command_killed_and_started_again(data: str, weights: Path, tmp_path: Pa
         assert (out / name).stat().st_mtime_ns == written
     rows = load_rows(out)
     assert len(rows) == 15 * 2 * 2
-    frost = [row for row in rows if row.cell.shift.startswith("frost")]
-    assert {row.cell.shift for row in frost} == {"frost (procedural)"}
+    frost = [row for row in rows if row.shift.startswith("frost")]
+    assert {row.shift for row in frost} == {"frost (procedural)"}
     assert {row.metrics["note"] for row in frost} == {"frost is procedural"}
     shown = call("table", "detailed", str(out), "--form", "latex")
     assert "\\begin{tabular}{lrr" in shown.stdout

@@ -1,4 +1,4 @@
-"""Rows on disk: what is no row is named with its place."""
+"""Rows on disk: what is not a row is named with its place."""
 
 from pathlib import Path
 
@@ -21,10 +21,12 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     save_rows([made_row("bn"), made_row("tent")], file)
     file.write_text(file.read_text()[:-40])
-    with pytest.raises(ValueError, match=r"rows\.jsonl, line 2 is no row .*JSONDecodeError"):
+    with pytest.raises(
+        ValueError, match=r"rows\.jsonl, line 2 is not a driftnorm row .*JSONDecodeError"
+    ):
         load_rows(file)
     file.write_text("[1, 2]\n")
-    with pytest.raises(ValueError, match=r"rows\.jsonl, line 1 is no row"):
+    with pytest.raises(ValueError, match=r"rows\.jsonl, line 1 is not a driftnorm row"):
         load_rows(file)
 
 
@@ -32,5 +34,5 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
 def test_a_stranger_among_rows(tmp_path: Path, content: str) -> None:
     RowStore(tmp_path).write(made_row())
     (tmp_path / "settings.json").write_text(content)
-    with pytest.raises(ValueError, match=r"settings\.json is no row that a driftnorm benchmark"):
+    with pytest.raises(ValueError, match=r"settings\.json is not a driftnorm row"):
         load_rows(tmp_path)

@@ -19,6 +19,8 @@ from report_rows import HOSTILE, PIXEL
 from small_study import rows_of, study, write_data, write_weights
 from tinted import SIDE, make_domains, plan
 
+from driftnorm._internal.training_files import BEST
+from driftnorm.bench.cell import Cell, DataId, MethodId, NetworkId, Shift
 from driftnorm.bench.protocol import sampled_positions, stream_order
 from driftnorm.bench.rows import Row, RowStore
 from driftnorm.bench.samples import Exhibits, Look, keep_exhibits, read_exhibits, thumbnail
@@ -27,7 +29,6 @@ from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.models import load
-from driftnorm.training.domains.file_names import BEST
 from driftnorm.views.compare import in_order
 from driftnorm.views.report.examples import group_examples
 from driftnorm.views.report.gather import Gathered
@@ -76,23 +77,27 @@ def test_what_is_kept_comes_back_and_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_key_is_that_of_the_stream(tmp_path: Path) -> None:
-    def key(**changes: object) -> str:
-        cell = replace(CELL, **changes)  # type: ignore[arg-type]
+    def key(cell: Cell = CELL) -> str:
         return keep_exhibits(tmp_path, cell, ["cat"], lambda at: Look("", 0, grey(0)))
 
-    protocol = CELL.protocol
+    stream = CELL.stream
     same = [
-        {"method": "gprebn"},
-        {"options": (("lr", 0.1),)},
-        {"protocol": replace(protocol, batch_size=7, steps=3)},
+        replace(CELL, method=MethodId("gprebn")),
+        replace(CELL, method=replace(CELL.method, settings=(("lr", 0.1), ("steps", 3)))),
+        replace(CELL, protocol=replace(CELL.protocol, batch_size=7)),
+    ]
+    streams = [
+        replace(stream, shifts=(Shift("snow", 5),)),
+        replace(stream, shifts=(Shift("fog", 1),)),
+        *(replace(stream, seed=1), replace(stream, count=99), replace(stream, data=DataId("x"))),
+        replace(stream, order="shuffled"),
     ]
     others = [
-        *({"shift": "snow"}, {"severity": 1}, {"seed": 1}, {"model": "other"}),
-        *({"protocol": replace(protocol, count=99)}, {"protocol": replace(protocol, data="x")}),
-        {"protocol": replace(protocol, order="shuffled")},
+        replace(CELL, network=NetworkId("other")),
+        *(replace(CELL, stream=other) for other in streams),
     ]
-    assert {key(**changes) for changes in same} == {key()}
-    assert len({key(), *(key(**changes) for changes in others)}) == len(others) + 1
+    assert {key(cell) for cell in same} == {key()}
+    assert len({key(), *(key(cell) for cell in others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
@@ -129,7 +134,7 @@ def test_answers_of_the_robustness_grid_are_the_networks(tmp_path: Path) -> None
     exhibits = read_exhibits(store.folder)
     assert len(exhibits) == 4  # two corruptions, two seeds
     network = load("resnet20", weights=weights).eval()
-    for row in (row for row in rows if row.cell.method == "source"):
+    for row in (row for row in rows if row.method == "source"):
         images = one.images(row.cell)
         with torch.no_grad():
             logits = torch.cat([network(x) for x, _ in batches(images, 20)])
@@ -162,7 +167,7 @@ def test_target_domains_show_images_and_validation_none(tmp_path: Path) -> None:
     one = DomainStudy(str(data), models, ("source", "bn"), "single", batch_size=8, cache=cache)
     store = RowStore(tmp_path / "rows")
     rows = [row for row in one.run(store) if isinstance(row, Row)]
-    target = [row for row in rows if row.cell.shift == "red/in"]
+    target = [row for row in rows if row.cell.stream.label == "red/in"]
     assert len(target) == 2
     assert all("exhibits" not in row.metrics for row in rows if row not in target)
     (shown,) = read_exhibits(store.folder).values()

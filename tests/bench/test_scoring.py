@@ -16,13 +16,28 @@ from torch import nn
 
 import driftnorm
 from driftnorm.bench import metrics
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row, RowStore, environment, load_rows, save_rows
+from driftnorm.bench.cell import (
+    Cell,
+    DataId,
+    MethodId,
+    NetworkId,
+    Protocol,
+    Shift,
+    StreamId,
+    Trainer,
+    Training,
+)
+from driftnorm.bench.metrics import BINS, filled_bins, pooled_bins, reliability
+from driftnorm.bench.protocol import protocol_text
+from driftnorm.bench.rows import Row, RowStore, environment, load_rows, save_rows
 from driftnorm.bench.scoring import evaluate
+from driftnorm.streams.predictions import empty_bins, place_in_bin
 from driftnorm.views.table import Column, Table
 
-PROTOCOL = Protocol("digits", 100, 20)
-CELL = Cell("demo", "net", "noise", 2, "gprebn", PROTOCOL, 1, (("theta", 0.5),))
+NETWORK = NetworkId("net", "12", Training(Trainer("erm"), ("art",), 0, "frozen", 112))
+STREAM = StreamId(DataId("digits"), (Shift("noise", 2),), 100, seed=1)
+METHOD = MethodId("gprebn", (("momentum", 0.1),), (("theta", 0.5),))
+CELL = Cell("demo", NETWORK, STREAM, METHOD, Protocol(20))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=70))
@@ -79,6 +94,25 @@ def test_streams_of_the_same_images_do_not_narrow_the_interval() -> None:
     assert metrics.paired_interval(streams[:1], ["a"]) == metrics.paired_interval(streams[:1])
 
 
+@pytest.mark.parametrize("confidence", [0.2, 0.4, 0.6, 0.8, 1 / 3, 2 / 3, 1.0, 0.0, 0.5])
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_confidence_has_one_bin_wherever_it_is_counted(
+    confidence: float, precision: type[np.floating]
+) -> None:
+    held = precision(confidence)
+    lower, upper = (np.arange(BINS) + edge for edge in (0, 1))
+    inside = (15 * confidence > lower + 1e-5) & (15 * confidence <= upper + 1e-5)
+    expected = int(np.argmax(inside))
+    counts, _, _ = reliability(np.array([held]), np.array([True]))
+    assert np.flatnonzero(counts).tolist() == [expected]  # a benchmark
+    counted = empty_bins()
+    place_in_bin(counted, float(held), True)
+    assert [count for count, _, _ in counted].index(1) == expected  # driftnorm adapt
+    kept = filled_bins(np.array([held]), np.array([True]))
+    other = [[1, (expected + 0.5) / BINS, 0.0]]
+    assert [each.samples for each in pooled_bins([kept, other])] == [2]  # plots and pages
+
+
 def test_standard_error_is_domainbeds() -> None:
     assert 100 * metrics.standard_error([0.1, 0.2, 0.3]) == pytest.approx(4.7, abs=0.05)
 
@@ -99,15 +133,40 @@ def test_evaluate_scores_what_the_adapter_answers() -> None:
 
 
 def test_cells_differ_in_everything_that_matters() -> None:
-    changes = [
+    training = NETWORK.training
+    assert training is not None
+    networks = [
+        replace(NETWORK, name="x"),
+        replace(NETWORK, digest="x"),
+        replace(NETWORK, training=None),
+        replace(NETWORK, training=replace(training, trainer=Trainer("erm", averaged=True))),
+        replace(NETWORK, training=replace(training, trainer=Trainer("erm", features="fixed"))),
+        replace(NETWORK, training=replace(training, left_out=("photo",))),
+        replace(NETWORK, training=replace(training, trial=1)),
+        replace(NETWORK, training=replace(training, batch_norm="trained")),
+        replace(NETWORK, training=replace(training, side=224)),
+        replace(NETWORK, training=replace(training, settings=(("epochs", 2),))),
+    ]
+    streams = [
+        replace(STREAM, data=DataId("digits", "generated")),
+        replace(STREAM, data=DataId("digits", subset="few")),
+        replace(STREAM, shifts=(Shift("x", 2),)),
+        replace(STREAM, shifts=(Shift("noise", 3),)),
+        replace(STREAM, shifts=(Shift("noise", 2, "procedural"),)),
+        replace(STREAM, shifts=(*STREAM.shifts, *STREAM.shifts)),
+        replace(STREAM, count=99),
+        replace(STREAM, split="out"),
+        replace(STREAM, order="shuffled"),
+        replace(STREAM, seed=2),
+    ]
+    methods = [MethodId("tent"), replace(METHOD, options=()), replace(METHOD, settings=())]
+    protocols = [Protocol(10), Protocol(20, "never"), Protocol(20, guard="warn")]
+    changes: list[dict[str, object]] = [
         {"study": "x"},
-        {"model": "x"},
-        {"shift": "x"},
-        {"severity": 3},
-        {"method": "tent"},
-        {"seed": 2},
-        {"options": ()},
-        {"protocol": replace(PROTOCOL, batch_size=10)},
+        *({"network": network} for network in networks),
+        *({"stream": stream} for stream in streams),
+        *({"method": method} for method in methods),
+        *({"protocol": protocol} for protocol in (*protocols, Protocol(20, predict="after"))),
     ]
     keys = {replace(CELL, **change).key for change in changes}
     assert len(keys | {CELL.key}) == len(changes) + 1
@@ -123,10 +182,11 @@ def test_rows_round_trip_and_are_never_half_written(tmp_path: Path) -> None:
     store.write(row)
     assert store.has(CELL)
     assert load_rows(tmp_path / "rows") == [row]
-    save_rows([row, Row(replace(CELL, seed=5), {"error": 1.0})], tmp_path / "all.jsonl")
+    other = replace(CELL, stream=replace(STREAM, seed=5))
+    save_rows([row, Row(other, {"error": 1.0})], tmp_path / "all.jsonl")
     lines = (tmp_path / "all.jsonl").read_text().splitlines()
     assert lines == sorted(lines)
-    assert {json.loads(line)["cell"]["seed"] for line in lines} == {1, 5}
+    assert {json.loads(line)["cell"]["stream"]["seed"] for line in lines} == {1, 5}
     assert len(load_rows(tmp_path / "all.jsonl")) == 2
     assert not list(tmp_path.rglob(".writing-*"))
     with pytest.raises(FileNotFoundError, match="no rows at"):
@@ -134,7 +194,7 @@ def test_rows_round_trip_and_are_never_half_written(tmp_path: Path) -> None:
 
 
 def test_protocol_tells_everything_in_one_line() -> None:
-    text = PROTOCOL.text()
+    text = protocol_text([CELL])
     assert "\n" not in text
     for fact in ("digits", "100 samples", "batch 20", "reset per shift", "before the update"):
         assert fact in text

@@ -44,7 +44,7 @@ def deadly(): return network(Deadly())
 @pytest.fixture
 def networks(tmp_path: Path) -> str:
     (tmp_path / "networks.py").write_text(NETWORKS)
-    return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    return os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -101,9 +101,9 @@ def test_a_dead_worker_costs_its_own_cells_only(networks: str, tmp_path: Path) -
     assert ended.returncode == 1, ended.stderr
     assert "6 rows" in ended.stdout
     assert "2 failed" in ended.stdout
-    assert {row.cell.shift for row in load_rows(out)} == {*names} - {"contrast"}
+    assert {row.shift for row in load_rows(out)} == {*names} - {"contrast"}
     failures = [*RowStore(out).failures()]
-    assert {failure.cell.shift for failure in failures} == {"contrast"}
+    assert {failure.cell.stream.shift for failure in failures} == {"contrast"}
     assert {failure.error.partition(",")[0] for failure in failures} == {"the worker process died"}
 
 

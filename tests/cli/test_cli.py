@@ -66,7 +66,7 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     assert len(rows) == 16 * len(Demo().names)  # clean, and five shifts at three severities
     assert (out / "accuracy.png").stat().st_size > 10_000
     assert "batch 300" in (out / "table.md").read_text()
-    best = {r.cell.method: r.metrics["error"] for r in rows if r.cell.shift == "contrast"}
+    best = {r.method: r.metrics["error"] for r in rows if r.shift == "contrast"}
     assert best["gprebn"] < best["source"] - 0.3
     page = (out / "report.html").read_text()
     assert "mean drift, each shift" in page

@@ -119,7 +119,7 @@ def test_tables_as_json(tmp_path: Path, capsys: Capture) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["columns"][:3] == ["corruption", "tent", "gprebn"]
     assert found["rows"][0][:3] == ["fog", pytest.approx(20), pytest.approx(10)]
-    assert made_row().cell.protocol.data in found["note"]
+    assert made_row().cell.stream.data.label in found["note"]
 
 
 def test_json_holds_no_nan() -> None:

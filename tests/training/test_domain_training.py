@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_cells import made_cell, with_model
 from safetensors.torch import load_file
 from tinted import SIDE, make_domains, plan
 from torch import nn
@@ -21,8 +22,8 @@ from torch import nn
 import driftnorm
 from driftnorm._internal.files import exclusive
 from driftnorm._internal.launch import LAUNCHERS
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Failure, Row, RowStore
+from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
+from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.selection import (
     leave_one_out,
     oracle,
@@ -40,7 +41,6 @@ from driftnorm.models import build
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.training.domains.algorithms import ALGORITHMS, find_algorithm
 from driftnorm.training.domains.domain_run import DomainRun
-from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.training import DomainTraining
@@ -444,9 +444,7 @@ def test_grids() -> None:
 
 def test_settings_are_chosen_by_validation_alone() -> None:
     def row(setting: int, shift: str, error: float) -> Row:
-        cell = Cell(
-            "domains", "m", shift, 0, "t3a", Protocol("d", 4, 2), 0, (("supports", setting),)
-        )
+        cell = made_cell("domains", "m", shift, 0, "t3a", settings=(("supports", setting),))
         return Row(cell, {"error": error})
 
     rows = [
@@ -457,7 +455,7 @@ def test_settings_are_chosen_by_validation_alone() -> None:
         row(5, "b/out", 0.20),
         row(5, "t/in", 0.9),
     ]
-    assert {r.cell.options for r in select_setting(rows)} == {(("supports", 5),)}
+    assert {r.cell.method.settings for r in select_setting(rows)} == {(("supports", 5),)}
     assert len(select_setting(rows)) == 3
 
 
@@ -485,7 +483,7 @@ def test_study_selects_scores_and_tables(
         cache=cache,
     )
     cells = study.cells()
-    assert {c.shift for c in cells} == {f"{d}/out" for d in ("blue", "green", "red")} | {
+    assert {c.stream.label for c in cells} == {f"{d}/out" for d in ("blue", "green", "red")} | {
         "red/in",
         "blue/in",
     }
@@ -503,12 +501,12 @@ def test_study_selects_scores_and_tables(
     sources = [
         100 - 100 * r.metrics["error"]
         for r in results
-        if r.cell.method == "source" and r.cell.shift.endswith("/in")
+        if r.method == "source" and r.cell.stream.split == "in"
     ]
     assert table.rows[0][3] == pytest.approx(np.mean(sources))
     assert "80 % split" in table.note
-    other = replace(results[0], cell=replace(results[0].cell, model="resnet20@12"))
-    with pytest.raises(MixedRowsError, match="no network of"):
+    other = with_model(results[0], "resnet20@12")
+    with pytest.raises(MixedRowsError, match="is not a network of"):
         domains_table([*results, other])
 
 
@@ -522,7 +520,7 @@ def test_ablation_shares_tents_setting(
     table = domains_ablation_table(rows)
     assert len(table.rows) == 8
     assert table.rows[3][0] == "erm + tent"
-    without = [row for row in rows if row.cell.method != "tent"]
+    without = [row for row in rows if row.method != "tent"]
     with pytest.raises(MixedRowsError, match="run it too"):
         domains_ablation_table(without)
 

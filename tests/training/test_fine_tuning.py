@@ -162,14 +162,14 @@ def test_the_study_measures_each_network_where_it_was_not_trained(
     tuned = [row for outcome in outcomes for row in outcome.results if isinstance(row, Row)]
     assert len(pretrained) == len(tuned) == 2 * 4
     for row in tuned:
-        assert f"-without-{row.cell.shift}-" in row.cell.model
+        assert f"-without-{row.shift}-" in row.network
         assert tuning_of(row) == "20 images 1 epochs lr 0.001 seed 0"
     table = fine_tuned_table([*pretrained, *tuned])
     assert [line[:2] for line in table.rows] == [
         *(("fine-tuned", "source"), ("fine-tuned", "target")),
         *(("pre-trained", "source"), ("pre-trained", "target")),
     ]
-    errors = [100 * row.metrics["error"] for row in tuned if row.cell.method == "bn"]
+    errors = [100 * row.metrics["error"] for row in tuned if row.method == "bn"]
     assert table.rows[1][2] == pytest.approx(np.mean(errors))
     assert "20 images 1 epochs lr 0.001" in table.note
     assert {cell.key for cell in both.cells()} == {row.cell.key for row in (*pretrained, *tuned)}

@@ -12,6 +12,7 @@ from tinted import SIDE, driftnorm, make_domains, plan
 from torch import nn
 
 import driftnorm as library
+from driftnorm._internal.training_files import BEST, LAST, SWAD_FILE
 from driftnorm.bench.rows import Row
 from driftnorm.bench.studies.domains import open_trained
 from driftnorm.errors import MixedRowsError
@@ -20,7 +21,6 @@ from driftnorm.images.domains.named import open_arrays
 from driftnorm.models import Normalized
 from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.backbones import backbone
-from driftnorm.training.domains.file_names import BEST, LAST, SWAD_FILE
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.views.domains import domains_table
 from driftnorm.views.fine_tuned_domains import METHODS, domains_fine_tuned_table
@@ -143,7 +143,7 @@ def test_fine_tuned_table() -> None:
     ]
     with pytest.raises(MixedRowsError, match="--features fixed; these rows are of erm only"):
         domains_fine_tuned_table(tuned)
-    unfinished = [r for r in fixed if r.cell.method != "tent" or r.cell.shift != "b/in"]
+    unfinished = [r for r in fixed if r.method != "tent" or r.cell.stream.label != "b/in"]
     with pytest.raises(MixedRowsError, match="pre-trained erm with 'tent' lacks 1 of 2"):
         domains_fine_tuned_table([*tuned, *unfinished])
     # The paper prints no main table of such networks.

@@ -9,13 +9,13 @@ import pytest
 from made_rows import made_row
 from tinted import SIDE, driftnorm, make_domains, plan
 
+from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
 from driftnorm.bench.rows import Row, RowStore
 from driftnorm.bench.selection import select_setting
 from driftnorm.bench.studies.domains import DomainStudy, open_trained
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.training.domains.file_names import BEST, HISTORY, SWAD_FILE
 from driftnorm.views.domain_rows import of_target
 from driftnorm.views.domains import domains_ablation_table, domains_table
 from driftnorm.views.trainings import selected_networks
@@ -91,7 +91,7 @@ def test_nothing_is_selected_on_a_part_of_validation() -> None:
     with pytest.raises(MixedRowsError, match="on 0 of 0 streams"):
         select_setting([row(1, "t/in", 0.1), row(5, "t/in", 0.2)])
     chosen = select_setting([*whole, row(5, "b/out", 0.4)])
-    assert {each.cell.options for each in chosen} == {(("supports", 1),)}
+    assert {each.cell.method.settings for each in chosen} == {(("supports", 1),)}
     assert select_setting([row(1, "t/in", 0.1)])  # the only one needs no validation
 
 

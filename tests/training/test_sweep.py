@@ -13,10 +13,10 @@ from tinted import SIDE, driftnorm, first_one_dies, make_domains
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import WORKER_DIED
+from driftnorm._internal.training_files import HISTORY
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.splits import seed_hash
 from driftnorm.training.domains import sweep as sweeping
-from driftnorm.training.domains.file_names import HISTORY
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.sweep import (

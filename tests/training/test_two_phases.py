@@ -6,17 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_cells import with_stream
 from made_rows import made_row
 from tinted import SIDE, driftnorm, first_one_dies, make_domains, plan
 
 from driftnorm._internal.processes import WORKER_DIED
+from driftnorm._internal.training_files import BEST
+from driftnorm.bench.cell import Shift
 from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.selection import agrees, most_settings, select_setting, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.bench.vocabulary import ABLATIONS
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.training.domains.file_names import BEST
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table
 
@@ -50,8 +52,8 @@ def test_tables_are_those_of_all_settings(study: DomainStudy, tmp_path: Path) ->
         assert list(own.run(store)) == []
     measured = list(some.rows())
     assert len(measured) <= bound < len(study.cells())
-    on_target = [row for row in measured if row.cell.shift.endswith("/in")]
-    assert len([row for row in on_target if row.cell.method == "t3a"]) == 2  # one a network
+    on_target = [row for row in measured if row.cell.stream.split == "in"]
+    assert len([row for row in on_target if row.method == "t3a"]) == 2  # one a network
     assert two_phases.is_exact(some)
     for make in (domains_table, domains_ablation_table):
         assert make(in_order(measured, METHODS)) == make(in_order([*every.rows()], METHODS))
@@ -61,14 +63,14 @@ def test_a_changed_choice_is_measured_too(study: DomainStudy, tmp_path: Path) ->
     one = replace(study, models=study.models[:1], methods=("tent",), targets="selected")
     store = RowStore(tmp_path)
     rows = [result for result in one.run(store) if isinstance(result, Row)]
-    (chosen,) = {row.cell.options for row in rows if row.cell.shift.endswith("/in")}
+    (chosen,) = {row.cell.method.settings for row in rows if row.cell.stream.split == "in"}
     for row in rows:  # as if the other setting had been the better one
-        better = row.cell.options != chosen
-        if row.cell.shift.endswith("/out"):
+        better = row.cell.method.settings != chosen
+        if row.cell.stream.split == "out":
             store.write(replace(row, metrics={**row.metrics, "error": 0.0 if better else 0.5}))
     (added,) = one.run(store)
-    assert added.cell.options != chosen
-    assert added.cell.shift == "red/in"
+    assert added.cell.method.settings != chosen
+    assert added.cell.stream.label == "red/in"
 
 
 def test_a_cell_whose_process_dies_does_not_stop_the_others(
@@ -100,20 +102,20 @@ def test_which_cells_are_shown() -> None:
         *rows("gprebn", dict(zip(mixed, (0.1, 0.3, 0.2, 0.2), strict=True))),
         *rows("t3a", {(("supports", 1),): 0.1, (("supports", 5),): 0.2}),
     ]
-    cells = [replace(row.cell, shift="t/in") for row in validation]
-    shown = {(cell.method, cell.options) for cell in shown_cells(cells, validation)}
+    cells = [with_stream(r, shifts=(Shift("t"),), split="in").cell for r in validation]
+    shown = {(cell.method.word, cell.method.settings) for cell in shown_cells(cells, validation)}
     assert shown == {
         ("tent", fast),
         ("gprebn", (*slow, ("theta", 0.3))),  # its own
         ("gprebn", (*fast, ("theta", 1.0))),  # the ablation's, and the best at theta 1
         ("t3a", (("supports", 1),)),
     }
-    without = [row for row in validation if row.cell.method != "tent"]
+    without = [row for row in validation if row.method != "tent"]
     assert len(shown_cells(cells, without)) == 3
     assert shown_cells(cells, []) == []
     # A setting that was not validated everywhere decides nothing: its method has to wait.
     broken = [*validation, made_row("t3a", "b/out", 0, 0.0, options=(("supports", 5),))]
-    assert {cell.method for cell in shown_cells(cells, broken)} == {"tent", "gprebn"}
+    assert {cell.method.word for cell in shown_cells(cells, broken)} == {"tent", "gprebn"}
 
 
 def test_ties_go_to_the_smaller_values_in_any_order() -> None:
@@ -123,7 +125,7 @@ def test_ties_go_to_the_smaller_values_in_any_order() -> None:
         for shift, error in (("a/out", 0.1), ("b/out", 0.2), ("c/out", 0.7))
     ]
     for rows in (made, made[::-1], [made[1], made[0], *made[2:]]):
-        assert {row.cell.options for row in select_setting(rows)} == {(("supports", 5),)}
+        assert {row.cell.method.settings for row in select_setting(rows)} == {(("supports", 5),)}
 
 
 def test_bounds() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_cells import made_cell
 from made_rows import made_row
 
 from driftnorm.bench.metrics import pack_bits
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row
+from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.domain_claims import CLAIMS, METHODS, domains_claims_table
 from driftnorm.views.domain_paper import ABLATION, ADAPTED
@@ -109,7 +109,7 @@ def test_what_was_not_run_is_not_measured() -> None:
     assert found.pop("GpreBN helps") == "confirmed"
     assert found.pop(CLAIMS[4].claim.text) == "not confirmed"  # theta 1 was all there was
     assert set(found.values()) == {"not measured"}  # without tent, there is no setting of its
-    validation = [row for row in rows if row.cell.shift.endswith("/out")]
+    validation = [row for row in rows if row.cell.stream.split == "out"]
     for nothing in (made("t3a", 0.1), validation, []):
         with pytest.raises(MixedRowsError):
             domains_claims_table(nothing)
@@ -162,8 +162,8 @@ def test_several_trials_share_images() -> None:
 
     def row(method: str, trial: int) -> Row:
         right = rng.random(400) < (0.7 if method == "source" else 0.75)
-        protocol = Protocol("PACS", 400, 20)
-        cell = Cell("domains", f"erm -> art, trial {trial}@{trial}", "art/in", 0, method, protocol)
+        model = f"erm -> art, trial {trial}@{trial}"
+        cell = made_cell("domains", model, "art/in", 0, method, data="PACS", count=400)
         return Row(cell, {"error": 1 - right.mean(), "count": 400, "correct": pack_bits(right)})
 
     rows = {m: [row(m, trial) for trial in range(3)] for m in ("source", "tent")}
@@ -192,8 +192,9 @@ def test_orders_of_a_stream_are_not_counted_as_new_images() -> None:
     def row(method: str, right: list[bool], seed: int) -> Row:
         order = np.random.default_rng(seed).permutation(len(right))
         streamed = np.array(right)[order]
-        protocol = Protocol("PACS", len(right), 8, order="shuffled", seeds=(seed,))
-        cell = Cell("domains", "erm -> art, trial 0@1", "art/in", 0, method, protocol, seed)
+        how: dict[str, Any] = {"data": "PACS", "count": len(right), "order": "shuffled"}
+        named = ("domains", "erm -> art, trial 0@1", "art/in", 0, method)
+        cell = made_cell(*named, batch_size=8, seed=seed, **how)
         return Row(cell, {"error": 0.0, "count": len(right), "correct": pack_bits(streamed)})
 
     before, after = [False] * 40, [True] * 20 + [False] * 20

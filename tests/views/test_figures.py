@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from made_rows import made_row, made_rows
 
-from driftnorm.bench.metrics import expected_calibration_error
+from driftnorm.bench.metrics import expected_calibration_error, filled_bins
 from driftnorm.bench.rows import Row, save_rows
-from driftnorm.bench.scoring import _bins
 from driftnorm.cli.plot import plot
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import batch_size_table
-from driftnorm.views.colours import colours_of
 from driftnorm.views.figure import Figure, Series
+from driftnorm.views.palette import colours_of
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.robustness_figures import PLOTS, find_plot
 
@@ -50,8 +49,8 @@ def mean(rows: list[Row], method: str, **wanted: object) -> float:
     values = [
         100 * row.metrics["error"]
         for row in rows
-        if row.cell.method == method
-        and all(getattr(row.cell, name) == value for name, value in wanted.items())
+        if row.method == method
+        and all(getattr(row, name) == value for name, value in wanted.items())
     ]
     return sum(values) / len(values)
 
@@ -91,7 +90,7 @@ def test_calibration_pools_bins_as_if_the_streams_were_one() -> None:
     generator = np.random.default_rng(1)
     streams = [(generator.uniform(0.1, 1, n), generator.random(n) < 0.6) for n in (500, 200)]
     rows = [
-        made_row("bn", shift, reliability=_bins(confidence, correct))
+        made_row("bn", shift, reliability=filled_bins(confidence, correct))
         for shift, (confidence, correct) in zip(("fog", "snow"), streams, strict=True)
     ]
     (found,) = find_plot("calibration").make(rows).series

@@ -14,20 +14,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_cells import with_method, with_settings, with_stream
 from report_rows import HOSTILE, PIXEL, STREAMS, make_rows
 
-from driftnorm.bench.metrics import reliability
+from driftnorm.bench.cell import DataId, Shift
+from driftnorm.bench.metrics import pooled_bins, reliability
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
 from driftnorm.cli.report import report
 from driftnorm.views.compare import change_of_error, mean_error
+from driftnorm.views.palette import palette_css, slots_of
 from driftnorm.views.report.charts import Bar, bar_chart, line_chart, nice_ticks, shorten
 from driftnorm.views.report.gather import Gathered, gather
 from driftnorm.views.report.groups import Group, group_rows
 from driftnorm.views.report.heat import heat_map
 from driftnorm.views.report.markup import escape, tag, verbatim
 from driftnorm.views.report.page import make_report, page
-from driftnorm.views.report.palette import looks_of
-from driftnorm.views.report.sections import mean_along, mean_by_share, merged_bins
+from driftnorm.views.report.sections import mean_along, mean_by_share
 from driftnorm.views.report.tabulate import shift_table, summary_table, table_html
 from driftnorm.views.report.targets import compared_rows
 from driftnorm.views.report.verdicts import group_verdict, overall_verdict, run_verdict
@@ -160,7 +162,7 @@ def test_a_folder_without_rows_is_named(tmp_path: Path) -> None:
 def test_numbers_are_those_of_the_robustness_tables() -> None:
     rows = make_rows()
     (group,) = group_rows(rows)
-    shifted = [row for row in rows if row.cell.severity]
+    shifted = [row for row in rows if row.severity]
     for method in ("bn", "tent"):
         assert group.error(method) == pytest.approx(mean_error(shifted, method))
         assert group.change(method) == pytest.approx(change_of_error(shifted, method, "source"))
@@ -175,10 +177,7 @@ def test_what_cannot_be_compared_gets_its_own_group() -> None:
 
 def test_of_two_rows_of_one_stream_the_later_counts_and_that_is_told() -> None:
     rows = make_rows()
-    again = [
-        Row(replace(r.cell, protocol=replace(r.cell.protocol, order="other")), {"error": 0.5})
-        for r in rows
-    ]
+    again = [Row(with_stream(r, order="other").cell, {"error": 0.5}) for r in rows]
     (group,) = group_rows([*rows, *again])
     assert group.replaced == len(rows) == len(group.rows)
     assert group.error("bn") == 50
@@ -189,8 +188,7 @@ def test_a_network_for_each_domain_is_one_comparison() -> None:
     rows = []
     for number, domain in enumerate(("art", "photo")):
         own = make_rows(streams=[(domain, 0)], model=f"erm@{number}", study="own")
-        sizes = replace(own[0].cell.protocol, count=100 + number)
-        rows += [replace(row, cell=replace(row.cell, protocol=sizes)) for row in own]
+        rows += [with_stream(row, count=100 + number) for row in own]
     (group,) = group_rows(rows)
     assert group.shifts == ["art", "photo"]
     assert len(group.protocol_lines()) == 2
@@ -204,7 +202,7 @@ def test_the_domain_study_shows_the_selected_setting_of_each_target() -> None:
         (row,) = make_rows((method,), [(shift, 0)], model=label, study="domains")
         options = () if method == "source" else (("rho", rho),)
         wrong = {**row.metrics, "error": rho if method == "tent" else 0.5}
-        return Row(replace(row.cell, options=options), wrong)
+        return Row(with_settings(row, options).cell, wrong)
 
     rows = [
         measured(target, shift, method, rho)
@@ -220,7 +218,7 @@ def test_the_domain_study_shows_the_selected_setting_of_each_target() -> None:
     assert "Domain generalization" in found.text
     assert "Error by domain" in found.text
     assert "selected on the training domains" in found.text
-    validation = [row for row in rows if row.cell.shift.endswith("/out")]
+    validation = [row for row in rows if row.cell.stream.split == "out"]
     with pytest.raises(ValueError, match="no row of a target domain yet"):
         read(validation)
 
@@ -228,7 +226,7 @@ def test_the_domain_study_shows_the_selected_setting_of_each_target() -> None:
 def test_each_way_to_optimise_is_compared_with_the_methods_that_take_no_step() -> None:
     def tuned(rate: float) -> list[Row]:
         rows = make_rows(("tent",))
-        return [replace(r, cell=replace(r.cell, options=(("lr", rate),))) for r in rows]
+        return [with_settings(row, (("lr", rate),)) for row in rows]
 
     plain = make_rows(("source", "bn"))
     groups = group_rows([*plain, *tuned(1e-3), *tuned(1e-4)])
@@ -237,12 +235,12 @@ def test_each_way_to_optimise_is_compared_with_the_methods_that_take_no_step() -
 
 
 def test_an_unfinished_grid_is_averaged_over_shared_streams_and_says_what_lacks() -> None:
-    rows = [r for r in make_rows() if (r.cell.method, r.cell.shift) != ("tent", "fog")]
+    rows = [r for r in make_rows() if (r.method, r.shift) != ("tent", "fog")]
     failed = Failure(
-        replace(rows[0].cell, method="tent", shift="fog", severity=1), "ValueError: <b>"
+        with_method(with_stream(rows[0], shifts=(Shift("fog", 1),)), "tent").cell, "ValueError: <b>"
     )
     (group,) = group_rows(rows, [failed])
-    assert {row.cell.shift for row in group.measured} == {"blur"}
+    assert {row.shift for row in group.measured} == {"blur"}
     assert group.missing() == {"tent": ["fog 1 (seed 0)", "fog 3 (seed 0)"]}
     text = read(rows, failures=(failed,)).text
     assert "This grid is not finished." in text
@@ -278,11 +276,11 @@ def test_verdicts_follow_the_interval() -> None:
     (better,) = group_rows(rows)
     assert group_verdict(better).startswith("Adapting helps on some-c, net@12345678: tent is the b")
     names = {"source": "tent", "tent": "source"}
-    swapped = [replace(r, cell=replace(r.cell, method=names[r.cell.method])) for r in rows]
+    swapped = [with_method(r, names[r.method]) for r in rows]
     (worse,) = group_rows(swapped)
     assert group_verdict(worse).startswith("Adapting hurts on some-c")
-    same = [r for r in rows if r.cell.method == "source"]
-    same += [replace(r, cell=replace(r.cell, method="bn")) for r in same]
+    same = [r for r in rows if r.method == "source"]
+    same += [with_method(r, "bn") for r in same]
     (equal,) = group_rows(same)
     assert group_verdict(equal).startswith("Adapting makes no clear difference on some-c")
     (alone,) = group_rows(make_rows(("tent",)))
@@ -309,8 +307,8 @@ def test_the_committed_demo_makes_a_whole_page() -> None:
     text = make_report([DEMO])
     assert text == make_report([DEMO])  # the same input gives the same page
     found = Reader(text)
-    rows = [row for row in load_rows(DEMO) if row.cell.severity]
-    errors = {row.cell.method: mean_error(rows, row.cell.method) for row in rows}
+    rows = [row for row in load_rows(DEMO) if row.severity]
+    errors = {row.method: mean_error(rows, row.method) for row in rows}
     best = min(errors, key=lambda method: errors[method])
     assert (
         f"{best} is the best of {len(errors) - 1} methods by these labels, with "
@@ -483,7 +481,7 @@ def test_merged_bins_are_those_of_all_samples_together() -> None:
         sums = zip(*reliability(trust, right), strict=True)
         return [[n, t / n, h / n] for n, t, h in sums if n]
 
-    merged = merged_bins([bins(c, r) for c, r in zip(confidence, correct, strict=True)])
+    merged = pooled_bins([bins(c, r) for c, r in zip(confidence, correct, strict=True)])
     np.testing.assert_allclose(merged, bins(confidence.ravel(), correct.ravel()))
 
 
@@ -492,13 +490,13 @@ def test_merged_bins_are_those_of_all_samples_together() -> None:
 
 def test_each_method_has_one_look() -> None:
     many = [f"method {number}" for number in range(20)]
-    slots = looks_of(["tent", *many, "source", "tent"])
+    slots = slots_of(["tent", *many, "source", "tent"])
     assert len(set(slots.values())) == len(slots) == 22
-    assert slots["source"] == looks_of(["source"])["source"] == 0
-    assert looks_of(["a", "b"]) == {"a": 1, "b": 2}  # grey is the source's
+    assert slots["source"] == slots_of(["source"])["source"] == 0
+    assert slots_of(["a", "b"]) == {"a": 1, "b": 2}  # grey is the source's
 
 
-CSS = (files("driftnorm.views.report") / "assets" / "report.css").read_text()
+CSS = (files("driftnorm.views.report") / "assets" / "report.css").read_text() + palette_css()
 PAIRS = {k: (a, b) for k, a, b in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", CSS)}
 # How colours look without one kind of cone (Machado and others 2009), in linear RGB
 SIGHT = {
@@ -556,10 +554,7 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_benchmark_tables_beside_the_paper_are_shown() -> None:
     rows = make_rows(("source", "bn", "tent"), [("fog", s) for s in range(1, 6)])
-    named = [
-        replace(r, cell=replace(r.cell, protocol=replace(r.cell.protocol, data="cifar-10-c")))
-        for r in rows
-    ]
+    named = [with_stream(r, data=DataId("cifar-10", "released")) for r in rows]
     assert "tent, paper" in read(named).text
     assert "tent, paper" not in read(rows).text  # the paper has no such data
 
@@ -568,7 +563,7 @@ def test_tables_of_the_demo_agree_with_its_rows() -> None:
     rows = load_rows(DEMO)
     group = Group(tuple(rows))
     summary, by_shift = summary_table(group), shift_table(group)
-    own = [r.metrics["error"] for r in rows if r.cell.method == "bn" and r.cell.shift == "fog"]
+    own = [r.metrics["error"] for r in rows if r.method == "bn" and r.shift == "fog"]
     line = next(row for row in by_shift.rows if row[0] == "bn")
     heads = [column.title for column in by_shift.columns]
     assert line[heads.index("fog")] == pytest.approx(100 * np.mean(own))

@@ -8,11 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from made_cells import with_model
 from made_rows import ADAM, ALL_STREAMS, made_row, made_rows
 from rich.console import Console
 
@@ -106,7 +106,7 @@ def test_tables_of_settings_refuse_what_does_not_belong_together(name: str) -> N
             make(name, [*rows, made_row(settings[0].method, **changes)])
     lacking = settings[-1].method
     with pytest.raises(MixedRowsError, match="also needs the method"):
-        make(name, [row for row in rows if row.cell.method != lacking])
+        make(name, [row for row in rows if row.method != lacking])
     with pytest.raises(MixedRowsError, match="2 times; give each measurement once"):
         make(name, [*rows, rows[0]])
 
@@ -156,10 +156,7 @@ def test_notes_say_which_corruptions_and_how_many_steps() -> None:
     assert "Over 2 corruptions: snow, fog." in summary_table(rows).note
     assert "Over 15 corruptions." in summary_table(made_rows({"tent": 0.2}, ALL_STREAMS)).note
     assert ", 1 step, " in summary_table(rows).note
-    longer = [
-        replace(row, cell=replace(row.cell, protocol=replace(row.cell.protocol, steps=3)))
-        for row in made_rows({"tent:steps=3": 0.2}, STREAMS)
-    ]
+    longer = made_rows({"tent:steps=3": 0.2}, STREAMS)
     assert ", 1 or 3 steps, " in summary_table([*rows, *longer]).note
     assert ", 3 steps, " in summary_table(longer).note
     stepless = made_rows({"tent": 0.2}, [("rain", 5)], options=(*ADAM[:2], ("steps", 3)))
@@ -173,7 +170,7 @@ def test_order_does_not_come_from_file_names() -> None:
     found = in_order([*mixed, *rows], ["bn", "source"])
     assert len(found) == len(rows)
     assert methods_of(found) == ["bn", "tent", "zz"]
-    assert [row.cell.shift for row in found[:3]] == ["clean", "snow", "fog"]
+    assert [row.shift for row in found[:3]] == ["clean", "snow", "fog"]
     assert shifts_of(mixed) == ["snow", "fog"]
 
 
@@ -201,8 +198,8 @@ def test_augmentation_compares_each_network_with_its_own_source() -> None:
 
 def test_augmentation_does_not_guess_a_recipe() -> None:
     for facts, name, columns in (
-        ({"recipe": None}, "augmix-b/model", 6),  # its file says nothing
-        ({}, "augmix", 6),  # rows of older versions: the folder of `driftnorm train robust`
+        ({}, "augmix-b/model", 6),  # its file says nothing
+        ({"recipe": "augmix"}, "augmix", 6),
     ):
         rows = made_rows({"source": 0.3}, SEVEREST, model="augmix-b/model.safetensors@2", **facts)
         table = make("augmentation", rows)
@@ -261,7 +258,10 @@ def test_imagenet_table_gives_the_known_mce_of_augmix() -> None:
 def test_imagenet_table_wants_every_corruption_at_every_severity() -> None:
     rows = imagenet_rows(lambda c, s: 0.5)
     with pytest.raises(MixedRowsError, match=r"lack 1 of the 75 streams, such as \('snow', 3\)"):
-        make("imagenet", [r for r in rows if (r.cell.shift, r.cell.severity) != ("snow", 3)])
+        make(
+            "imagenet",
+            [r for r in rows if (r.shift, r.severity) != ("snow", 3)],
+        )
 
 
 def fine_tuned_rows() -> list[Row]:
@@ -301,9 +301,9 @@ def test_fine_tuned_table_refuses_what_does_not_belong_together() -> None:
         make("fine-tuned", others)
     longer = TUNED.replace("2-epochs", "9-epochs").format("fog", "cd34")
     with pytest.raises(MixedRowsError, match="fine-tuned differently"):
-        make("fine-tuned", [replace(first, cell=replace(first.cell, model=longer)), *others])
+        make("fine-tuned", [with_model(first, longer), *others])
     with pytest.raises(MixedRowsError, match="2 times"):  # a second network without fog
-        make("fine-tuned", [replace(first, cell=replace(first.cell, model=longer)), *rows])
+        make("fine-tuned", [with_model(first, longer), *rows])
     with pytest.raises(MixedRowsError, match=r"only one of them met \('rain', 5, 0\)"):
         make("fine-tuned", [*rows, *made_rows(FOUR, [("rain", 5)])])
 
@@ -366,7 +366,7 @@ def test_the_command_puts_files_together(tmp_path: Path) -> None:
 def mixed_folder(folder: Path) -> Path:
     """A summary over all severities beside an ablation at one, as a run of both leaves them."""
     main = made_rows(dict.fromkeys(VIEWS["summary"].methods, 0.2), ALL_STREAMS)
-    ablation = {s.method for s in ABLATION} - {row.cell.method for row in main}
+    ablation = {s.method for s in ABLATION} - {row.method for row in main}
     save_rows([*main, *made_rows(dict.fromkeys(ablation, 0.3), SEVEREST)], folder / "rows.jsonl")
     return folder / "rows.jsonl"
 
@@ -392,7 +392,7 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     assert "Left out, for they met other" in " ".join(
         re.sub("<[^>]*>", " ", (tmp_path / "p.svg").read_text()).split()
     )
-    unfinished = [row for row in load_rows(rows) if row.cell.method != "tent"]
+    unfinished = [row for row in load_rows(rows) if row.method != "tent"]
     unfinished += made_rows({"tent": 0.2}, [s for s in ALL_STREAMS if s != ("fog", 5)])
     save_rows(unfinished, rows)
     for name in ("summary", "ablation"):
@@ -406,9 +406,7 @@ def test_no_number_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "…" not in piped
     assert "error minus tent's, 95 %" in " ".join(piped.split())
     narrow = Console(file=io.StringIO(), force_terminal=True, width=60)
-    print_table(
-        narrow, VIEWS["ablation"].make([r for r in load_rows(rows) if r.cell.severity == 5])
-    )
+    print_table(narrow, VIEWS["ablation"].make([r for r in load_rows(rows) if r.severity == 5]))
     assert "…" not in narrow.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BINS",
+    "Bin",
     "Interval",
+    "bin_of",
+    "counted_interval",
     "expected_calibration_error",
+    "filled_bins",
     "log_softmax",
     "mean_entropy",
     "negative_log_likelihood",
     "pack_bits",
     "paired_interval",
+    "pooled_bins",
     "reliability",
     "standard_error",
     "unpack_bits",
@@ -24,6 +30,10 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+
+BINS = 15
+"""Equally wide bins of confidence, wherever calibration is measured or drawn."""
+DECIMALS = 4  # to which a row keeps a bin's confidence and accuracy
 
 
 class Interval(NamedTuple):
@@ -51,28 +61,66 @@ def mean_entropy(log_p: Floats) -> float:
     return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
 
 
-def expected_calibration_error(
-    confidence: NDArray[np.floating], correct: Bools, bins: int = 15
-) -> float:
+def expected_calibration_error(confidence: NDArray[np.floating], correct: Bools) -> float:
     """Mean gap between confidence and accuracy over equally wide bins of confidence.
 
     >>> expected_calibration_error(np.array([0.9, 0.9]), np.array([True, False]))
     0.4
     """
-    _, trust, hits = reliability(confidence, correct, bins)
+    _, trust, hits = reliability(confidence, correct)
     return float(np.abs(hits - trust).sum() / len(correct))
 
 
-def reliability(
-    confidence: NDArray[np.floating], correct: Bools, bins: int = 15
-) -> tuple[Floats, Floats, Floats]:
+def bin_of(confidence: NDArray[np.floating] | float) -> NDArray[np.int64]:
+    """The bin of confidence, from 0 to ``BINS - 1``; an edge belongs to the bin below it.
+
+    >>> bin_of(np.array([0.2, 0.4, 0.6, 1.0])), int(bin_of(np.float32(0.2)))
+    (array([ 2,  5,  8, 14]), 2)
+    """
+    # Single precision has 0.2 a little above the edge: it is the same answer all the same.
+    above = np.ceil(np.asarray(confidence, dtype=np.float64) * BINS - 1e-6)
+    return np.clip(above.astype(np.int64) - 1, 0, BINS - 1)
+
+
+def reliability(confidence: NDArray[np.floating], correct: Bools) -> tuple[Floats, Floats, Floats]:
     """Per bin of confidence: how many samples, the sum of their confidence, how many were right."""
-    index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    index = bin_of(confidence)
     count, trust, hits = (
-        np.bincount(index, weights=weights, minlength=bins).astype(np.float64)
+        np.bincount(index, weights=weights, minlength=BINS).astype(np.float64)
         for weights in (None, confidence, correct)
     )
     return count, trust, hits
+
+
+class Bin(NamedTuple):
+    """A bin of confidence that holds samples."""
+
+    samples: float
+    confidence: float
+    accuracy: float
+
+
+def filled_bins(confidence: NDArray[np.floating], correct: Bools) -> list[list[float]]:
+    """The bins that hold samples as a row keeps them: count, mean confidence, accuracy."""
+    return [
+        [int(count), round(float(trust / count), DECIMALS), round(float(hits / count), DECIMALS)]
+        for count, trust, hits in zip(*reliability(confidence, correct), strict=True)
+        if count
+    ]
+
+
+def pooled_bins(streams: Iterable[Sequence[Sequence[float]]]) -> list[Bin]:
+    """Bins that rows keep, of several streams, as those of one stream.
+
+    A bin is known by its mean confidence, which was rounded: 0.66666 became 0.6667, of the next.
+
+    >>> pooled_bins([[[10, 0.65, 0.5], [10, 0.6667, 0.7]]])
+    [Bin(samples=20.0, confidence=0.65835, accuracy=0.6)]
+    """
+    sums = np.zeros((BINS, 3))
+    for count, trust, accuracy in (each for stream in streams for each in stream):
+        sums[bin_of(trust - 0.5 * 10**-DECIMALS)] += count, count * trust, count * accuracy
+    return [Bin(n, trust / n, hits / n) for n, trust, hits in sums.tolist() if n]
 
 
 def pack_bits(correct: Bools) -> str:
@@ -121,6 +169,19 @@ def paired_interval(
         means += drawn @ values / len(total)
     low, high = np.quantile(means / len(gains), [0.025, 0.975])
     return Interval(float(np.mean([g.mean() for g in gains])), float(low), float(high))
+
+
+def counted_interval(count: int, won: int, lost: int) -> Interval:
+    """The interval of a mean gain where only counts are known, by the normal approximation.
+
+    Args:
+        count: Images that both methods answered.
+        won: Of these, how many only the new method had right.
+        lost: How many only the old one had right.
+    """
+    gain = (won - lost) / count
+    margin = 1.96 * np.sqrt(max(won + lost - count * gain**2, 0.0)) / count
+    return Interval(gain, float(gain - margin), float(gain + margin))
 
 
 def standard_error(values: list[float]) -> float:

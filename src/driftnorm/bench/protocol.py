@@ -1,89 +1,53 @@
-"""How a number was measured, as data; its one-line text stands beside every number."""
+"""How numbers were measured, in one line that stands beside them; and what a stream's order is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Protocol", "sampled_positions", "stream_order", "text_of", "together"]
+from driftnorm.bench.cell import Cell
 
-SAMPLED = 48  # images a stream whose answers are kept one by one
+__all__ = ["comparable", "protocol_text", "sampled_positions", "stream_order"]
+
+SAMPLED = 48  # images per stream whose predictions are stored
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """Everything about a measurement that is not the model, the kind of shift or the method.
+def comparable(cell: Cell) -> tuple[object, ...]:
+    """What must agree between numbers in one table; severities and seeds are averaged over."""
+    return (cell.stream.data, cell.stream.count, cell.protocol)
 
-    Attributes:
-        data: Name of the data set.
-        count: How many samples a stream has.
-        batch_size: The last batch of a stream may be smaller; it is kept.
-        severities: How strong the shifts are; empty where that means nothing.
-        order: How a stream is ordered.
-        steps: Gradient steps a batch, for methods that take any.
-        reset: When the adapter starts from the source again.
-        predict: Which forward pass is scored.
-        seeds: Of the order and of whatever else is drawn.
+
+def protocol_text(cells: Iterable[Cell]) -> str:
+    """The line of one or several cells, with everything in which they may differ listed.
+
+    >>> from driftnorm.bench.cell import DataId, MethodId, NetworkId, Protocol, Shift, StreamId
+    >>> stream = StreamId(DataId("digits"), (Shift("fog", 2),), count=10)
+    >>> protocol_text([Cell("demo", NetworkId("net"), stream, MethodId("bn"), Protocol(5))])
+    'digits, 10 samples per stream, severity 2, as stored, batch 5, 1 step, reset per shift, \
+scored before the update, seed 0'
     """
-
-    data: str
-    count: int
-    batch_size: int
-    severities: tuple[int, ...] = ()
-    order: str = "as stored"
-    steps: int = 1
-    reset: Literal["per shift", "per batch", "never"] = "per shift"
-    predict: Literal["before", "after"] = "before"
-    seeds: tuple[int, ...] = (0,)
-
-    def text(self) -> str:
-        """One line for people."""
-        return _line(self, (self.count,), (self.batch_size,), (self.steps,))
-
-    def comparable(self) -> tuple[object, ...]:
-        """What must agree between numbers in one table; severities and seeds are averaged over.
-
-        Steps need not: methods that take none record one, and those of a method are in its word
-        or its options. `text_of` lists them.
-        """
-        return (self.data, self.count, self.batch_size, self.reset, self.predict)
-
-
-def together(protocols: Iterable[Protocol]) -> Protocol:
-    """The protocol of a table: the first, with the severities and the seeds of all.
-
-    >>> one = Protocol("digits", 10, 5, severities=(1,))
-    >>> together([one, replace(one, severities=(3,), seeds=(1,))]).text()
-    'digits, 10 samples a stream, severities 1 3, as stored, batch 5, 1 step, reset per shift, \
-scored before the update, seeds 0 1'
-    """
-    several = list(protocols)
-    orders = sorted({p.order for p in several})
-    return replace(
-        several[0],
-        severities=tuple(sorted({s for p in several for s in p.severities})),
-        seeds=tuple(sorted({s for p in several for s in p.seeds})),
-        order=" or ".join(orders),
+    several = list(cells)
+    streams = [cell.stream for cell in several]
+    counts = [f"{count:,}" for count in sorted({stream.count for stream in streams})]
+    known = {stream.severity for stream in streams if stream.has_severity}
+    levels = sorted(known - {0} or known)  # 0 are the clean images beside the shifted ones
+    steps = sorted({cell.method.steps for cell in several})
+    guards = sorted({cell.protocol.guard for cell in several} - {"off"})
+    parts = (
+        _alternatives(sorted({stream.data.label for stream in streams})),
+        f"{_alternatives(counts)} samples per stream",
+        _listed("severity", "severities", levels),
+        _alternatives(sorted({stream.order for stream in streams})),
+        f"batch {' '.join(map(str, sorted({cell.protocol.batch_size for cell in several})))}",
+        f"{_alternatives(steps)} step{'s' * (max(steps) != 1)}",
+        f"reset {_alternatives(sorted({cell.protocol.reset for cell in several}))}",
+        f"scored {_alternatives(sorted({c.protocol.predict for c in several}))} the update",
+        f"guard {_alternatives(guards)}" if guards else "",
+        _listed("seed", "seeds", sorted({stream.seed for stream in streams})),
     )
-
-
-def text_of(protocols: Iterable[Protocol]) -> str:
-    """The line of several protocols at once, with everything in which they may differ listed.
-
-    >>> one = Protocol("digits", 10, 5)
-    >>> text_of([one, replace(one, batch_size=8, steps=3)])
-    'digits, 10 samples a stream, as stored, batch 5 8, 1 or 3 steps, reset per shift, \
-scored before the update, seeds 0'
-    """
-    several = list(protocols)
-    counts = sorted({p.count for p in several})
-    sizes = sorted({p.batch_size for p in several})
-    steps = sorted({p.steps for p in several})
-    return _line(together(several), counts, sizes, steps)
+    return ", ".join(filter(None, parts))
 
 
 def stream_order(count: int, seed: int) -> NDArray[np.int64]:
@@ -92,7 +56,7 @@ def stream_order(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def sampled_positions(count: int) -> NDArray[np.int64]:
-    """The few images of a stream whose answers a row tells, at even distances.
+    """The few images of a stream whose predictions a row keeps, at even distances.
 
     >>> sampled_positions(3), sampled_positions(96)[:3]
     (array([0, 1, 2]), array([0, 2, 4]))
@@ -101,23 +65,16 @@ def sampled_positions(count: int) -> NDArray[np.int64]:
     return np.arange(few, dtype=np.int64) * count // max(few, 1)
 
 
-def _line(
-    protocol: Protocol, counts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]
-) -> str:
-    levels = protocol.severities
-    severities = f"severities {_listed(levels)}, " if levels else ""
-    plural = "s" * (max(steps) != 1)
-    return (
-        f"{protocol.data}, {' or '.join(f'{count:,}' for count in counts)} samples a stream, "
-        f"{severities}{protocol.order}, "
-        f"batch {' '.join(map(str, sizes))}, {' or '.join(map(str, steps))} step{plural}, "
-        f"reset {protocol.reset}, scored {protocol.predict} the update, "
-        f"seeds {_listed(protocol.seeds)}"
-    )
+def _alternatives(values: Sequence[object]) -> str:
+    return " or ".join(map(str, values))
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
-    """Neighbours as a range: 1 to 5."""
-    if len(numbers) > 2 and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return " ".join(map(str, numbers))
+def _listed(one: str, several: str, numbers: Sequence[int]) -> str:
+    """Neighbours as a range: severities 1 to 5."""
+    if not numbers:
+        return ""
+    if len(numbers) == 1:
+        return f"{one} {numbers[0]}"
+    if len(numbers) > 2 and [*numbers] == [*range(numbers[0], numbers[-1] + 1)]:
+        return f"{several} {numbers[0]} to {numbers[-1]}"
+    return f"{several} {' '.join(map(str, numbers))}"

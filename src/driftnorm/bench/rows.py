@@ -1,4 +1,4 @@
-"""Cells and rows: what is to be measured, and what was. The folder of rows is the truth.
+"""Rows: what was measured. The folder of rows is the truth.
 
 A row is one file named by the hash of its cell, written atomically. "Done" is the file's existence,
 so killing, resuming, running twice and running on several machines are all the same case. A cell
@@ -7,37 +7,21 @@ that failed leaves its error in the folder `failed` until it succeeds.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from driftnorm._internal.files import write_atomically
-from driftnorm.bench.protocol import Protocol
+from driftnorm.bench.cell import Cell, read_cell
+from driftnorm.errors import OldRowsError
 
-__all__ = ["Cell", "Failure", "Row", "RowStore", "environment", "load_rows", "save_rows"]
+__all__ = ["FORMAT", "Failure", "Row", "RowStore", "environment", "load_rows", "save_rows"]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One measurement to make: a model, a shift of its data, a method, a protocol and a seed."""
-
-    study: str
-    model: str
-    shift: str
-    severity: int
-    method: str
-    protocol: Protocol
-    seed: int = 0
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def key(self) -> str:
-        """Hash of the whole description; names the row's file."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+FORMAT = 2
+"""Of a row's JSON. Format 1 had no number; `docs/tools/convert_rows.py` converts it."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +32,71 @@ class Row:
     metrics: dict[str, Any]
     environment: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def method(self) -> str:
+        """The method's word."""
+        return self.cell.method.word
+
+    @property
+    def network(self) -> str:
+        """The network's label."""
+        return self.cell.network.label
+
+    @property
+    def shift(self) -> str:
+        """The stream's shift, as people call it."""
+        return self.cell.stream.shift
+
+    @property
+    def severity(self) -> int:
+        """The stream's severity."""
+        return self.cell.stream.severity
+
+    @property
+    def seed(self) -> int:
+        """The stream's seed."""
+        return self.cell.stream.seed
+
     def to_json(self) -> str:
         """One line, keys sorted."""
-        record = {"key": self.cell.key, **asdict(self)}
+        record = {
+            "format": FORMAT,
+            "key": self.cell.key,
+            "cell": self.cell.record(),
+            "metrics": self.metrics,
+            "environment": self.environment,
+        }
         return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Row:
         """The inverse of :meth:`to_json`."""
         record = json.loads(line)
-        return cls(_read_cell(record["cell"]), record["metrics"], record["environment"])
+        _check_format(record)
+        return cls(read_cell(record["cell"]), record["metrics"], record["environment"])
 
 
 class Failure(NamedTuple):
-    """A cell that could not be measured; the rest goes on."""
+    """A cell that could not be measured; the others are."""
 
     cell: Cell
     error: str
 
 
-def _read_cell(record: dict[str, Any]) -> Cell:
-    protocol: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in record["protocol"].items()
-    }
-    options = tuple((name, value) for name, value in record["options"])
-    return Cell(**{**record, "protocol": Protocol(**protocol), "options": options})
+def _check_format(record: Mapping[str, Any]) -> None:
+    """Refuse what another version of driftnorm wrote."""
+    if record.get("format") == FORMAT:
+        return
+    if "format" not in record and "model" in record["cell"]:
+        raise OldRowsError(
+            "it is of an older driftnorm's format: convert it with "
+            "`python docs/tools/convert_rows.py` FILE_OR_FOLDER"
+        )
+    raise ValueError(f"its format is {record.get('format')!r}, and this driftnorm reads {FORMAT}")
 
 
 class RowStore:
-    """A folder with one file a row."""
+    """A folder with one file per row."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -101,13 +120,15 @@ class RowStore:
         """Remember why a cell has no row; the next run tries it again."""
         path = self._failed_path(failure.cell)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(failure._asdict(), default=asdict) + "\n")
+        record = {"format": FORMAT, "cell": failure.cell.record(), "error": failure.error}
+        write_atomically(path, json.dumps(record) + "\n")
 
     def failures(self) -> Iterator[Failure]:
         """The cells that failed and have not succeeded since."""
         for path in sorted((self.folder / "failed").glob("*.json")):
             record = json.loads(path.read_text())
-            yield Failure(_read_cell(record["cell"]), record["error"])
+            if record.get("format") == FORMAT:  # others will be tried again anyway
+                yield Failure(read_cell(record["cell"]), record["error"])
 
     def rows(self) -> Iterator[Row]:
         """All rows, in a fixed order."""
@@ -142,11 +163,12 @@ def _read_row(text: str, place: str) -> Row:
     """A row, or an error that says where something else stands."""
     try:
         return Row.from_json(text)
+    except OldRowsError as error:
+        raise OldRowsError(f"{place}: {error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{place} is no row that a driftnorm benchmark wrote "
-            f"({type(error).__name__}: {error}): it is of another origin, or was cut "
-            "off. Remove it, and measure again if it was a row."
+            f"{place} is not a driftnorm row ({type(error).__name__}: {error}): it was truncated, "
+            "or is from another program. Remove it, and measure again if it was a row."
         ) from error
 
 

@@ -14,18 +14,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from driftnorm._internal.files import write_atomically
+from driftnorm.bench.cell import Cell
 from driftnorm.bench.protocol import sampled_positions
-from driftnorm.bench.rows import Cell
-from driftnorm.images.contents import Pixels
 
 __all__ = ["Exhibits", "Look", "keep_exhibits", "read_exhibits", "thumbnail"]
+
+Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 FOLDER = "exhibits"
 SIDE = 96  # pixels
@@ -78,7 +79,7 @@ def keep_exhibits(
     key = _stream_key(cell)
     path = folder / FOLDER / f"{key}.json"
     if not path.exists():
-        looks = [look(position) for position in sampled_positions(cell.protocol.count).tolist()]
+        looks = [look(position) for position in sampled_positions(cell.stream.count).tolist()]
         found = Exhibits(
             tuple(classes),
             tuple(each.name for each in looks),
@@ -121,9 +122,7 @@ def _coloured(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _stream_key(cell: Cell) -> str:
     """Whatever decides which images come when, and nothing that is the method's."""
-    protocol = cell.protocol
-    stream = (cell.study, cell.model, protocol.data, protocol.count, protocol.order)
-    text = json.dumps([*stream, cell.shift, cell.severity, cell.seed])
+    text = json.dumps([cell.study, cell.network.label, asdict(cell.stream)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -14,14 +14,12 @@ from torch import Tensor
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.metrics import (
-    Bools,
-    Floats,
     expected_calibration_error,
+    filled_bins,
     log_softmax,
     mean_entropy,
     negative_log_likelihood,
     pack_bits,
-    reliability,
 )
 from driftnorm.bench.protocol import sampled_positions
 from driftnorm.errors import DriftnormWarning
@@ -81,7 +79,7 @@ def evaluate(
         "correct": pack_bits(correct),
         "count": len(target),
         "answers": chosen[sampled_positions(len(target))].tolist(),
-        "reliability": _bins(confidence, correct),
+        "reliability": filled_bins(confidence, correct),
         "bad_batches": adapter.bad_batches,
         "alarms": adapter.alarms,
         "seconds": round(seconds, 4),
@@ -125,12 +123,3 @@ def _noting(said: set[str]) -> Iterator[None]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-
-
-def _bins(confidence: Floats, correct: Bools) -> list[list[float]]:
-    """The bins that hold samples: count, mean confidence, accuracy."""
-    return [
-        [int(count), round(float(trust / count), 4), round(float(hits / count), 4)]
-        for count, trust, hits in zip(*reliability(confidence, correct), strict=True)
-        if count
-    ]

@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from driftnorm.bench.rows import Cell, Row
-from driftnorm.bench.vocabulary import ABLATIONS, Settings
+from driftnorm._internal.options import Options
+from driftnorm.bench.cell import Cell
+from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import ABLATIONS, VALIDATION
 from driftnorm.errors import MixedRowsError
 
 __all__ = [
+    "SEARCHED",
     "Choice",
     "History",
     "agrees",
@@ -30,6 +33,9 @@ __all__ = [
 ]
 
 History = Sequence[Mapping[str, float]]
+
+SEARCHED = ("rho", "steps", "theta", "target_weight", "supports")
+"""The hyper-parameters that are selected; ties are decided by the first ones first."""
 
 
 class Choice(NamedTuple):
@@ -104,34 +110,36 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
     Raises:
         MixedRowsError: Not every setting was validated on every stream.
     """
-    settings = sorted({row.cell.options for row in rows}, key=_size)
-    held_out = [row for row in rows if row.cell.shift.endswith("/out")]
-    errors: dict[Settings, dict[tuple[str, int], float]] = {options: {} for options in settings}
+    settings = sorted({row.cell.method.settings for row in rows}, key=_size)
+    held_out = [row for row in rows if row.cell.stream.split == VALIDATION]
+    errors: dict[Options, dict[tuple[str, int], float]] = {options: {} for options in settings}
     for row in held_out:
-        errors[row.cell.options][row.cell.shift, row.cell.seed] = row.metrics["error"]
+        errors[row.cell.method.settings][row.shift, row.seed] = row.metrics["error"]
     streams = {stream for own in errors.values() for stream in own}
     lacking = [options for options, own in errors.items() if len(own) < max(len(streams), 1)]
     if lacking and len(settings) > 1:
         raise MixedRowsError(
-            f"{rows[0].cell.method} at {dict(lacking[0])} was validated on "
-            f"{len(errors[lacking[0]])} of {len(streams)} streams ({rows[0].cell.model}): nothing "
+            f"{rows[0].method} at {dict(lacking[0])} was validated on "
+            f"{len(errors[lacking[0]])} of {len(streams)} streams ({rows[0].network}): nothing "
             "can be selected before the run is finished."
         )
 
-    def validation(options: Settings) -> float:
+    def validation(options: Options) -> float:
         own = errors[options].values()
         # A plain sum would depend on the order, and so would who wins a tie.
         return -math.fsum(own) / len(own) if own else -math.inf
 
     chosen = max(settings, key=validation)
-    return [row for row in rows if row.cell.options == chosen]
+    return [row for row in rows if row.cell.method.settings == chosen]
 
 
-def _size(settings: Settings) -> tuple[float, ...]:
-    return tuple(math.inf if value < 0 else value for _, value in settings)  # -1 supports: all
+def _size(settings: Options) -> tuple[float, ...]:
+    values = dict(settings)
+    ordered = (values[name] for name in SEARCHED if name in values)
+    return tuple(math.inf if value < 0 else value for value in ordered)  # -1 supports: all
 
 
-def agrees(settings: Settings, with_tents: Settings) -> bool:
+def agrees(settings: Options, with_tents: Options) -> bool:
     """Whether a setting is Tent's, as far as Tent has it, and adapts to the target alone."""
     own, chosen = dict(settings), dict(with_tents)
     return all(chosen[name] == own[name] for name in chosen.keys() & own.keys()) and (
@@ -141,7 +149,7 @@ def agrees(settings: Settings, with_tents: Settings) -> bool:
 
 def without_source(rows: Sequence[Row]) -> list[Row]:
     """Those whose setting mixes none of the source's statistics in (theta 1)."""
-    return [row for row in rows if dict(row.cell.options).get("theta") == 1.0]
+    return [row for row in rows if dict(row.cell.method.settings).get("theta") == 1.0]
 
 
 def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
@@ -155,25 +163,29 @@ def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
         The cells of the setting selected for their method; of the ablations' methods also those of
         the best setting without the source's statistics, and those that agree with Tent's.
     """
-    chosen: dict[str, set[Settings]] = defaultdict(set)
+    chosen: dict[str, set[Options]] = defaultdict(set)
     tents = None
-    for method in dict.fromkeys(row.cell.method for row in validation):
-        own = [row for row in validation if row.cell.method == method]
+    for method in dict.fromkeys(row.method for row in validation):
+        own = [row for row in validation if row.method == method]
         with suppress(MixedRowsError):  # a cell failed: it is reported, and the others go on
-            best_setting = select_setting(own)[0].cell.options
+            best_setting = select_setting(own)[0].cell.method.settings
             chosen[method].add(best_setting)
             tents = best_setting if method == "tent" else tents
             if method in ABLATIONS and (target := without_source(own)):
-                chosen[method].add(select_setting(target)[0].cell.options)
+                chosen[method].add(select_setting(target)[0].cell.method.settings)
     return [
         cell
         for cell in cells
-        if cell.options in chosen[cell.method]
-        or (tents is not None and cell.method in ABLATIONS and agrees(cell.options, tents))
+        if cell.method.settings in chosen[cell.method.word]
+        or (
+            tents is not None
+            and cell.method.word in ABLATIONS
+            and agrees(cell.method.settings, tents)
+        )
     ]
 
 
-def most_settings(method: str, settings: Sequence[Settings], tents: Sequence[Settings]) -> int:
+def most_settings(method: str, settings: Sequence[Options], tents: Sequence[Options]) -> int:
     """How many settings of a method `shown_cells` can pick at most.
 
     Args:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 __all__ = [
     "ABLATIONS",
     "FINE_TUNED",
-    "FIXED_FEATURES",
     "MAIN",
+    "METHOD_ORDER",
+    "TARGET",
     "TENT_ON_SOURCE",
     "TENT_STOPPED",
+    "VALIDATION",
     "GridSize",
-    "Settings",
 ]
 
 FINE_TUNED = "fine-tuned"
 """Study name of rows whose network was fine-tuned on all corruptions but the one it met."""
-FIXED_FEATURES = ", fixed features"
+TARGET, VALIDATION = "in", "out"
+"""Splits of a domain: the larger one, scored on the target; the held-out one, which selects."""
 TENT_ON_SOURCE = "tent:gradient=detached,statistics=source"
 TENT_STOPPED = "tent:gradient=detached"
 
-Settings: TypeAlias = tuple[tuple[str, Any], ...]
 GridSize: TypeAlias = Literal["full", "short", "single"]
+
+METHOD_ORDER = (
+    *("source", "bn", "bn-prior", "alpha-bn", "tent", "gprebn", "t3a", "rt3a"),
+    *("pl", "pl-c", "shot", "shot-im"),
+)
+"""In which order a page lists methods, as the registry does; others follow by name."""
 
 MAIN = ("source", "tent", "alpha-bn", "pl-c", "shot", "t3a", "gprebn", "gprebn+rt3a")
 ABLATIONS = (

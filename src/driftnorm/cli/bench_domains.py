@@ -16,8 +16,9 @@ from torch import nn
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import checked_workers
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.bench.protocol import together
-from driftnorm.bench.rows import Cell, Failure, RowStore, load_rows
+from driftnorm.bench.cell import Cell
+from driftnorm.bench.protocol import protocol_text
+from driftnorm.bench.rows import Failure, RowStore, load_rows
 from driftnorm.bench.studies.domains import DomainStudy, Targets, open_trained
 from driftnorm.bench.vocabulary import GridSize
 from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
@@ -42,6 +43,7 @@ def bench_domains(
     batch_size: int = 32,
     seeds: Annotated[list[int] | None, Many] = None,
     limit: int | None = None,
+    validation_limit: int | None = None,
     targets: Targets = "all",
     dry_run: bool = False,
     workers: int | None = None,
@@ -69,7 +71,9 @@ def bench_domains(
     seeds
         Of the streams' order; default 0.
     limit
-        At most so many images of each validation split.
+        At most this many images of each stream.
+    validation_limit
+        At most this many images of each validation split; the targets stay whole.
     targets
         Which settings meet the target: all, or selected (only those that a table shows: the
         tables are the same, and most of the time is saved).
@@ -96,6 +100,7 @@ def bench_domains(
         batch_size=batch_size,
         seeds=tuple(seeds or (0,)),
         limit=limit,
+        validation_limit=validation_limit,
         cache=cache,
         targets=targets,
     )
@@ -104,8 +109,7 @@ def bench_domains(
     missing, done = study.missing(store), sum(store.has(cell) for cell in cells)
     at_most = "" if study.is_exact(store) else "at most "
     console.print(
-        f"{at_most}{done + len(missing)} cells, {done} done already. "
-        f"{together(cell.protocol for cell in cells).text()}",
+        f"{at_most}{done + len(missing)} cells, {done} done already. {protocol_text(cells)}",
         markup=False,
     )
     if dry_run:
@@ -128,7 +132,7 @@ def _run(
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("starting", total=done + missing, completed=done)
         for result in study.run(store, LAUNCHERS["processes"], workers):
-            text = f"{result.cell.shift} {result.cell.method}"
+            text = f"{result.cell.stream.shift} {result.cell.method.word}"
             progress.update(task, advance=1, description=text)
             if isinstance(result, Failure):
                 failures += 1
@@ -159,19 +163,19 @@ def _estimate(
     torch.set_num_threads(threads)
     seconds = 0.0
     for cell in cells:
-        trains = parse_method(cell.method).recipe().needs_backward
-        each = cost["step"] * cell.protocol.steps if trains else cost["forward"]
-        seconds += each * cell.protocol.count
-    images = sum(cell.protocol.count for cell in cells)
+        trains = parse_method(cell.method.word).recipe().needs_backward
+        each = cost["step"] * cell.method.steps if trains else cost["forward"]
+        seconds += each * cell.stream.count
+    images = sum(cell.stream.count for cell in cells)
     console.print(
         f"{at_most}{len(cells)} cells to run, {images:,} images; {at_most}about "
         f"{seconds / workers / 3600:.1f} hours with {workers} processes "
         f"({1000 * cost['forward']:.0f} ms an image forward, {1000 * cost['step']:.0f} with a "
         "step, on one thread)."
     )
-    for method in dict.fromkeys(cell.method for cell in cells):
-        own = [cell for cell in cells if cell.method == method]
-        settings = len({cell.options for cell in own})
+    for method in dict.fromkeys(cell.method.word for cell in cells):
+        own = [cell for cell in cells if cell.method.word == method]
+        settings = len({cell.method.settings for cell in own})
         console.print(f"  {method}: {len(own)} cells, {settings} setting(s)", markup=False)
 
 

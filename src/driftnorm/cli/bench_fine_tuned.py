@@ -139,12 +139,12 @@ def _run(study: FineTunedStudy, store: RowStore, console: Console, workers: int)
         for result in study.pretrained.run(store, launcher, workers):
             progress.advance(task)
             if isinstance(result, Failure):
-                tell(f"pre-trained, {result.cell.shift} {result.cell.method}: {result.error}")
+                tell(f"pre-trained, {result.cell.label}: {result.error}")
         task = progress.add_task("fine-tuning and measuring", total=len(study.missing(store)))
         for outcome in study.run(store, launcher, workers):
             progress.advance(task)
             failed = [result for result in outcome.results if isinstance(result, Failure)]
-            for error in (outcome.error, *(f"{f.cell.method}: {f.error}" for f in failed)):
+            for error in (outcome.error, *(f"{f.cell.method.word}: {f.error}" for f in failed)):
                 if error is not None:
                     tell(f"without {outcome.left_out}, {error}")
     return problems

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import checked_workers
-from driftnorm.bench.protocol import text_of
+from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Failure, RowStore, load_rows
 from driftnorm.bench.studies.corruptions import Study
 from driftnorm.bench.studies.presets import find_preset
@@ -139,7 +139,7 @@ def bench_robustness(
     resolved["methods"] = [str(method) for method in study.methods]
     keep_config(out, "bench robustness", given | resolved)
     done = sum(map(store.has, cells))
-    protocol = text_of(cell.protocol for cell in cells)
+    protocol = protocol_text(cells)
     console.print(f"{len(cells)} cells, {done} done already. {protocol}", markup=False)
     failures = []
     columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn())
@@ -147,7 +147,7 @@ def bench_robustness(
         task = progress.add_task("starting", total=len(cells), completed=done)
         for result in study.run(store, LAUNCHERS["processes"], processes):
             cell = result.cell
-            text = f"{cell.shift} {cell.severity} {cell.method}"
+            text = f"{cell.stream.label} {cell.method.word}"
             progress.update(task, advance=1, description=text)
             if isinstance(result, Failure):
                 failures.append(result)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.launch import LAUNCHERS
+from driftnorm._internal.options import read_options
 from driftnorm._internal.processes import checked_workers
 from driftnorm.cli._conclusion import Quiet, open_console
 from driftnorm.cli._config import keep_config
@@ -19,7 +20,6 @@ from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.cli.bench_robustness import Many
 from driftnorm.images.domains.domain_arrays import DomainArrays
-from driftnorm.methods.spec import read_options
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
 __all__ = ["sweep_domains"]

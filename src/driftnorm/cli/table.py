@@ -11,11 +11,12 @@ from typing import Annotated, Literal, TypeVar
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.names import nearest
+from driftnorm.bench.cell import Cell, MethodId
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.cli._conclusion import table_record
 from driftnorm.cli._fitting import print_table
 from driftnorm.errors import MixedRowsError
-from driftnorm.methods.spec import parse_method
 from driftnorm.views.compare import in_order, methods_of, parts_of
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.figure import Figure
@@ -119,34 +120,52 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     return rows
 
 
-_CELL = ("study", "model", "shift", "severity", "seed")
-_PROTOCOL = ("data", "count", "batch_size", "order", "steps", "reset", "predict")
+_FACTS: dict[str, Callable[[Cell], object]] = {
+    "study": lambda cell: cell.study,
+    "model": lambda cell: cell.network.label,
+    "data": lambda cell: cell.stream.data.label,
+    "shift": lambda cell: cell.stream.shift,
+    "severity": lambda cell: cell.stream.severity,
+    "split": lambda cell: cell.stream.split,
+    "count": lambda cell: cell.stream.count,
+    "order": lambda cell: cell.stream.order,
+    "seed": lambda cell: cell.stream.seed,
+    "steps": lambda cell: cell.method.steps,
+    "batch_size": lambda cell: cell.protocol.batch_size,
+    "reset": lambda cell: cell.protocol.reset,
+    "predict": lambda cell: cell.protocol.predict,
+    "guard": lambda cell: cell.protocol.guard,
+}
 
 
 def having(rows: list[Row], where: Sequence[str]) -> list[Row]:
     """The rows whose cell or protocol has all of these values, each written ``name=value``."""
     for word in where:
         name, equals, value = word.partition("=")
-        if not equals or name not in (*_CELL, *_PROTOCOL):
-            known = ", ".join((*_CELL, *_PROTOCOL))
+        if not equals or name not in _FACTS:
+            known = ", ".join(_FACTS)
             raise ValueError(f"`--where` must be name=value with one of {known}; got {word!r}.")
-        held = {str(_held(row, name)) for row in rows}
+        fact = _FACTS[name]
+        held = {str(fact(row.cell)) for row in rows}
         if value not in held:
             raise ValueError(
                 f"no row has {word}; {name} is {', '.join(sorted(held)) or 'nothing'}."
             )
-        rows = [row for row in rows if str(_held(row, name)) == value]
+        rows = [row for row in rows if str(fact(row.cell)) == value]
     return rows
-
-
-def _held(row: Row, name: str) -> object:
-    return getattr(row.cell if name in _CELL else row.cell.protocol, name)
 
 
 def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:
     """The rows of these methods, in their order; of all, in the order in which methods come."""
     if methods is None:
         return rows
-    order = {str(parse_method(word)): index for index, word in enumerate(methods)}
-    mine = [row for row in rows if row.cell.method in order]
-    return sorted(mine, key=lambda row: order[row.cell.method])
+    order = {MethodId.read(word).word: index for index, word in enumerate(methods)}
+    held = methods_of(rows)
+    for word in order:
+        if word not in held:
+            raise ValueError(
+                f"`--methods`: no row is of {word!r}.{nearest(word, held)} "
+                f"The rows hold: {', '.join(held)}."
+            )
+    mine = [row for row in rows if row.method in order]
+    return sorted(mine, key=lambda row: order[row.method])

@@ -9,6 +9,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.options import read_options
 from driftnorm.cli._conclusion import Quiet
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
@@ -16,7 +17,6 @@ from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.methods.spec import read_options
 from driftnorm.training import Hooks
 from driftnorm.training.domains.training import DomainTraining, Outcome
 

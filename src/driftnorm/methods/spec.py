@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from driftnorm._internal.options import Options, options_text, read_options
 from driftnorm.methods import build, options_of
 from driftnorm.parts.layers import First, Last
 from driftnorm.recipe import Recipe
 
-__all__ = ["MethodSpec", "parse_method", "read_options"]
+__all__ = ["MethodSpec", "parse_method"]
 
 _PLACES = {"first": First, "last": Last}
 
@@ -22,14 +22,14 @@ class MethodSpec:
     """A name and options that can be written down (numbers, text, truth values)."""
 
     name: str
-    options: tuple[tuple[str, Any], ...] = ()
+    options: Options = ()
 
     def __str__(self) -> str:
         if not self.options:
             return self.name
-        return f"{self.name}:{','.join(f'{key}={value}' for key, value in self.options)}"
+        return f"{self.name}:{options_text(self.options)}"
 
-    def with_defaults(self, defaults: tuple[tuple[str, Any], ...]) -> MethodSpec:
+    def with_defaults(self, defaults: Options) -> MethodSpec:
         """The same with these options as well, where it takes them and does not have its own."""
         known = options_of(self.name)
         taken = {key: value for key, value in defaults if key in known}
@@ -63,28 +63,6 @@ def parse_method(text: str) -> MethodSpec:
     spec = MethodSpec("".join(names), tuple(sorted(options.items())))
     spec.recipe()
     return spec
-
-
-def read_options(words: Iterable[str]) -> tuple[tuple[str, Any], ...]:
-    """Read ``key=value`` words: numbers, truth values, else text; sorted by key.
-
-    >>> read_options(["theta=0.5", "statistics=source"])
-    (('statistics', 'source'), ('theta', 0.5))
-    """
-    options = []
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise ValueError(f"expected an option as `key=value`, got {word!r}.")
-        options.append((key.strip(), _read(value.strip())))
-    return tuple(sorted(options))
-
-
-def _read(value: str) -> Any:
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return value  # plain text, such as statistics=source
 
 
 def _decoded(value: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from driftnorm.bench.metrics import counted_interval
 from driftnorm.bench.samples import thumbnail
 from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.images import Item
@@ -134,9 +135,7 @@ class Comparison:
         """The paired difference of the two accuracies, and whether chance could explain it."""
         count, source, adapted = self.judged
         won, lost = adapted - self.both_right, source - self.both_right
-        gain = (won - lost) / count
-        margin = 1.96 * math.sqrt(max(won + lost - count * gain**2, 0.0)) / count
-        low, high = 100 * (gain - margin), 100 * (gain + margin)
+        gain, low, high = (100 * value for value in counted_interval(count, won, lost))
         finding = "Adapting makes no clear difference"
         if count < FEW_LABELS:
             return (
@@ -150,6 +149,6 @@ class Comparison:
         return (
             f"{finding}: of {count:,} labelled images that both answered, the source has "
             f"{100 * source / count:.1f} % right, the adapted network "
-            f"{100 * adapted / count:.1f} % ({100 * gain:+.1f} points, 95 % interval {low:+.1f} to "
+            f"{100 * adapted / count:.1f} % ({gain:+.1f} points, 95 % interval {low:+.1f} to "
             f"{high:+.1f})."
         )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from driftnorm._internal.csv_cells import safe_cell
 from driftnorm._internal.files import naming
+from driftnorm.bench.metrics import BINS, bin_of
 from driftnorm.errors import DataError
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 COLUMNS = ("name", "class_index", "class_name", "confidence", "entropy", "error")
-BINS = 15
 MOST_POINTS = 1000
 MOST_QUOTED = 20
 
@@ -207,7 +207,7 @@ def empty_bins() -> list[list[float]]:
 
 def place_in_bin(bins: list[list[float]], confidence: float, right: bool) -> None:
     """Count one labelled answer."""
-    place = min(int(confidence * BINS), BINS - 1)
+    place = int(bin_of(confidence))
     count, total, hits = bins[place]
     bins[place] = [count + 1, total + confidence, hits + right]
 

@@ -86,7 +86,7 @@ def _settings_table(
     reference: str = "tent",
 ) -> Table:
     wanted = [setting.method for setting in settings]
-    rows = [row for row in rows if row.cell.method in wanted]
+    rows = [row for row in rows if row.method in wanted]
     check_same(rows)
     lacking = sorted(set(wanted) - set(methods_of(rows)))
     if lacking:

@@ -40,11 +40,13 @@ def batch_size_table(rows: Sequence[Row]) -> Table:
 
 
 def _setting(row: Row) -> tuple[str, int]:
-    return row.cell.method, row.cell.protocol.batch_size
+    return row.method, row.cell.protocol.batch_size
 
 
 def _size_as_method(row: Row) -> Row:
     """The row as if all had one batch size, each size of a method being a method of its own."""
-    method, size = _setting(row)
-    protocol = replace(row.cell.protocol, batch_size=0)
-    return replace(row, cell=replace(row.cell, method=f"{method} at {size}", protocol=protocol))
+    cell = row.cell
+    name = f"{row.method} at {cell.protocol.batch_size}"
+    method = replace(cell.method, name=name, options=())
+    protocol = replace(cell.protocol, batch_size=0)
+    return replace(row, cell=replace(cell, method=method, protocol=protocol))

@@ -30,8 +30,8 @@ def beside_paper(rows: Sequence[Row], data_sets: Sequence[str] = ("cifar-10",)) 
         rows: All that the table's means are taken of.
         data_sets: Those of which the paper has this table.
     """
-    severities = sorted({row.cell.severity for row in rows} - {0})
-    met = {(row.cell.shift, row.cell.severity) for row in rows if row.cell.severity}
+    severities = sorted({row.severity for row in rows} - {0})
+    met = {(row.shift, row.severity) for row in rows if row.severity}
     whole = met == {(c, s) for c in CORRUPTIONS for s in severities}
     if not severities or not whole or data_set(rows) not in data_sets:
         return BesidePaper(False)

@@ -8,53 +8,37 @@ from pathlib import Path
 
 import numpy as np
 
-from driftnorm.bench.metrics import paired_interval, unpack_bits
-from driftnorm.bench.protocol import together
+from driftnorm.bench.cell import CLEAN
+from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
+from driftnorm.views.compare import methods_of, paired_change, stream_of
+from driftnorm.views.palette import colours_of
 from driftnorm.views.table import Column, Table
 
 __all__ = ["demo_plot", "demo_table"]
 
-_HIGHLIGHT = {
-    "source": "#444444",
-    "bn": "#4477aa",
-    "tent": "#ccbb44",
-    "gprebn": "#ee6677",
-    "gprebn+rt3a": "#aa3377",
-}
+_HIGHLIGHT = colours_of(("source", "bn", "tent", "gprebn", "gprebn+rt3a"))
 
 
-def _names(rows: Sequence[Row], what: str) -> list[str]:
-    return list(dict.fromkeys(getattr(row.cell, what) for row in rows))
+def _shifts(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.shift for row in rows))
 
 
 def demo_table(rows: Sequence[Row]) -> Table:
     """Accuracy of each method on clean and shifted streams, and its gain over the source."""
-    correct = {
-        (r.cell.method, r.cell.shift, r.cell.severity, r.cell.seed): unpack_bits(
-            r.metrics["correct"], r.metrics["count"]
-        )
-        for r in rows
-    }
-    shifts = _names(rows, "shift")
+    sources = {stream_of(row): row for row in rows if row.method == "source"}
+    shifts = _shifts(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    for method in _names(rows, "method"):
-        mine = {key[1:]: right for key, right in correct.items() if key[0] == method}
+    for method in methods_of(rows):
+        own = [row for row in rows if row.method == method]
         means = [
-            100 * float(np.mean([right.mean() for key, right in mine.items() if key[0] == shift]))
+            100 - 100 * float(np.mean([r.metrics["error"] for r in own if r.shift == shift]))
             for shift in shifts
         ]
-        shifted = [key for key in mine if key[0] != "clean"]
-        gains = [
-            mine[shift, severity, seed].astype(float) - correct["source", shift, severity, seed]
-            for shift, severity, seed in shifted
-        ]
-        gain = paired_interval(gains, [seed for _, _, seed in shifted])  # a seed has its own split
-        margin = (gain.high - gain.low) / 2
-        shown = f"{100 * gain.value:+.1f} ±{100 * margin:.1f}"
-        mean = float(
-            np.mean([m for m, shift in zip(means, shifts, strict=True) if shift != "clean"])
-        )
+        shifted = [row for row in own if row.shift != CLEAN]
+        gain = paired_change([(row, sources[stream_of(row)]) for row in shifted])
+        shown = f"{gain.value:+.1f} ±{(gain.high - gain.low) / 2:.1f}"
+        mean = float(np.mean([m for m, shift in zip(means, shifts, strict=True) if shift != CLEAN]))
         lines.append((method, *means, mean, "-" if method == "source" else shown))
     columns = (
         Column("method"),
@@ -71,18 +55,21 @@ def demo_table(rows: Sequence[Row]) -> Table:
 
 
 def _note(rows: Sequence[Row]) -> str:
-    seeds, streams = len(_names(rows, "seed")), len({(r.cell.shift, r.cell.severity) for r in rows})
-    protocol = together(row.cell.protocol for row in rows).text()
+    seeds, streams = (
+        len({row.seed for row in rows}),
+        len({row.cell.stream.label for row in rows}),
+    )
+    protocol = protocol_text(row.cell for row in rows)
     alarms = {
-        method: sum(r.metrics["alarms"] > 0 for r in rows if r.cell.method == method)
-        for method in _names(rows, "method")
+        method: sum(r.metrics["alarms"] > 0 for r in rows if r.method == method)
+        for method in methods_of(rows)
     }
     alarmed = ", ".join(f"{method} on {count}" for method, count in alarms.items() if count)
     return (
         f"Protocol: {protocol}; every method at its defaults, nothing tuned; "
         f"{streams} streams (clean, and each shift at each severity), {seeds} seeds (split, "
         f"training, shift). Mean: over the shifted streams. Gain: over the source, paired, with "
-        f"a 95 % bootstrap margin over images. The guard gave the alarm for: {alarmed or 'none'} "
+        f"a 95 % bootstrap margin over images. The guard raised an alarm for: {alarmed or 'none'} "
         f"of {streams * seeds} streams."
     )
 
@@ -99,15 +86,17 @@ def demo_plot(rows: Sequence[Row], path: str | Path) -> None:
     accuracy: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for row in rows:
         cell = row.cell
-        accuracy[cell.method, cell.shift, cell.severity].append(100 - 100 * row.metrics["error"])
-    shifts = [shift for shift in _names(rows, "shift") if shift != "clean"]
+        accuracy[cell.method.word, cell.stream.shift, cell.stream.severity].append(
+            100 - 100 * row.metrics["error"]
+        )
+    shifts = [shift for shift in _shifts(rows) if shift != CLEAN]
     figure, axes = pyplot.subplots(
         1, len(shifts), figsize=(2.6 * len(shifts), 3.4), sharey=True, layout="constrained"
     )
     for axis, shift in zip(axes, shifts, strict=True):
         levels = sorted({s for _, name, s in accuracy if name == shift})
-        for method in _names(rows, "method"):
-            values = [np.mean(accuracy[method, "clean", 0])]
+        for method in methods_of(rows):
+            values = [np.mean(accuracy[method, CLEAN, 0])]
             values += [np.mean(accuracy[method, shift, level]) for level in levels]
             known = method in _HIGHLIGHT
             axis.plot(

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from driftnorm.bench.cell import Trainer
 from driftnorm.bench.metrics import Interval
 from driftnorm.bench.rows import Row
-from driftnorm.bench.vocabulary import FIXED_FEATURES, TENT_ON_SOURCE, TENT_STOPPED
+from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.domain_paper import ADAPTED, SETS
 from driftnorm.views.domain_rows import (
@@ -27,7 +28,9 @@ from driftnorm.views.domain_rows import (
     on_targets,
     place_of,
     targets_of,
-    trained_by,
+    trainer_of,
+    trial_of,
+    with_trained_features,
 )
 from driftnorm.views.robustness_claims import Claim, joint_verdict, verdict
 from driftnorm.views.table import Column, Table
@@ -125,22 +128,21 @@ METHODS = tuple(
 def domains_claims_table(rows: Sequence[Row]) -> Table:
     """Every claim with our difference and a verdict, on the targets that both settings met."""
     every = at_selected(rows)
-    rows = [row for row in rows if not trained_by(row)[0].endswith(FIXED_FEATURES)]
-    selected = [row for row in every if not trained_by(row)[0].endswith(FIXED_FEATURES)]
-    with_tent = {r.cell.model for r in rows if r.cell.method == "tent"}
+    rows, selected = with_trained_features(rows), with_trained_features(every)
+    with_tent = {r.network for r in rows if r.method == "tent"}
     chosen: dict[Setting, list[Row]] = {
         "selected": selected,
-        "tent's": at_tents([r for r in rows if r.cell.model in with_tent]) if with_tent else [],
+        "tent's": at_tents([r for r in rows if r.network in with_tent]) if with_tent else [],
         "theta 1": at_theta_one(rows),
     }
-    data = rows[0].cell.protocol.data
+    data = rows[0].cell.stream.data.name
     lines: list[tuple[str | float | None, ...]] = [
-        _line(each, chosen, data, algorithm)
-        for algorithm in dict.fromkeys(trained_by(row)[0] for row in rows)
+        _line(each, chosen, data, trainer)
+        for trainer in dict.fromkeys(trainer_of(row) for row in rows)
         for each in CLAIMS
     ]
-    for algorithm in dict.fromkeys(trained_by(row)[0] for row in rows):
-        lines += _where_tent_fails(every, algorithm)
+    for trainer in dict.fromkeys(trainer_of(row) for row in rows):
+        lines += _where_tent_fails(every, trainer)
     if all(line[1] == "not measured" for line in lines):
         raise MixedRowsError(f"a claim compares two of {', '.join(METHODS)}; no network met two.")
     columns = (
@@ -158,15 +160,15 @@ def domains_claims_table(rows: Sequence[Row]) -> Table:
 
 
 def _line(
-    each: DomainClaim, chosen: dict[Setting, list[Row]], data: str, algorithm: str
+    each: DomainClaim, chosen: dict[Setting, list[Row]], data: str, trainer: Trainer
 ) -> tuple[str, ...]:
     """A claim as the table has it."""
-    claim, paper = each.claim, _paper(each, data, algorithm)
+    claim, paper = each.claim, _paper(each, data, trainer.printed)
     own, other = (
         [
             row
             for row in on_targets(chosen[setting])
-            if row.cell.method == method and trained_by(row)[0] == algorithm
+            if row.method == method and trainer_of(row) == trainer
         ]
         for setting, method in (
             (each.setting, claim.method),
@@ -175,14 +177,14 @@ def _line(
     )
     both = {place_of(row) for row in own} & {place_of(row) for row in other}
     if not both:
-        return claim.text, "not measured", "-", algorithm, _words(each), "-", "-", paper
+        return claim.text, "not measured", "-", trainer.label, _words(each), "-", "-", paper
     own, other = ([row for row in side if place_of(row) in both] for side in (own, other))
     found, targets = change(own, other), targets_of(own)
     ours = " / ".join(f"{average(side, targets):.1f}" for side in (own, other))
-    trials = len({trained_by(row)[1] for row in own})
+    trials = len({trial_of(row) for row in own})
     met = f"{len(targets)} target(s), {trials} trial(s)"
     judged = _verdict(each, found, other, chosen)
-    return claim.text, judged, interval_text(found), algorithm, _words(each), ours, met, paper
+    return claim.text, judged, interval_text(found), trainer.label, _words(each), ours, met, paper
 
 
 def _verdict(
@@ -190,11 +192,11 @@ def _verdict(
 ) -> str:
     """As of any claim; what theta 1 costs is asked only where its statistics are good."""
     if each.reference == "theta 1":
-        places = {(place_of(row), trained_by(row)[0]) for row in other}
+        places = {(place_of(row), trainer_of(row)) for row in other}
         source = [
             row
             for row in on_targets(chosen["selected"])
-            if row.cell.method == "source" and (place_of(row), trained_by(row)[0]) in places
+            if row.method == "source" and (place_of(row), trainer_of(row)) in places
         ]
         if len(source) == len(other) and change(other, source).high < 0:
             return "not testable here: target statistics do harm"
@@ -202,20 +204,20 @@ def _verdict(
 
 
 def _where_tent_fails(
-    selected: Sequence[Row], algorithm: str
+    selected: Sequence[Row], trainer: Trainer
 ) -> Iterator[tuple[str | float | None, ...]]:
     """The paper's point about VLCS: which networks target statistics do not fit, and what then."""
 
-    def rows_of(trained: str, method: str) -> list[Row]:
-        own = (row for row in on_targets(selected) if trained_by(row)[0] == trained)
-        return [row for row in own if row.cell.method == method]
+    def rows_of(trained: Trainer, method: str) -> list[Row]:
+        own = (row for row in on_targets(selected) if trainer_of(row) == trained)
+        return [row for row in own if row.method == method]
 
-    fixed = algorithm + FIXED_FEATURES
-    pairs = {name: [rows_of(name, m) for m in ("tent", "source")] for name in (algorithm, fixed)}
-    if not all(pairs[algorithm]):
+    fixed = trainer._replace(features="fixed")
+    pairs = {own: [rows_of(own, m) for m in ("tent", "source")] for own in (trainer, fixed)}
+    if not all(pairs[trainer]):
         return
-    tuned = change(*pairs[algorithm])
-    targets = targets_of(pairs[algorithm][0])
+    tuned = change(*pairs[trainer])
+    targets = targets_of(pairs[trainer][0])
     if all(pairs[fixed]):
         other = change(*pairs[fixed])
         fails = Claim("Tent fails on fine-tuned features", "tent", "source", "lower", "")
@@ -224,25 +226,25 @@ def _where_tent_fails(
             "Tent fails on fine-tuned features, not on pre-trained ones",
             joint_verdict([verdict(fails, tuned), verdict(holds, other)]),
             f"{interval_text(tuned)} against {interval_text(other)}",
-            algorithm,
+            trainer.label,
             "tent lower than source with fine-tuned features, not with fixed ones",
             " and ".join(
-                " / ".join(f"{average(side, targets):.1f}" for side in pairs[name])
-                for name in (algorithm, fixed)
+                " / ".join(f"{average(side, targets):.1f}" for side in pairs[own])
+                for own in (trainer, fixed)
             ),
             f"{len(targets)} target(s)",
             "57.8 / 77.5 and 74.2 / 70.0 (VLCS)",
         )
-    ours = rows_of(algorithm, "gprebn")
+    ours = rows_of(trainer, "gprebn")
     if ours:
-        gain, tents = change(ours, pairs[algorithm][0]), pairs[algorithm][0]
+        gain, tents = change(ours, pairs[trainer][0]), pairs[trainer][0]
         claim = Claim("GpreBN holds where Tent fails", "gprebn", "tent", "higher", "")
         harmless = "not testable here: Tent does no harm"
         yield (
             claim.text,
             verdict(claim, gain) if tuned.high < 0 else harmless,
             interval_text(gain),
-            algorithm,
+            trainer.label,
             "gprebn higher than tent where tent is lower than source",
             " / ".join(f"{average(side, targets):.1f}" for side in (ours, tents)),
             f"{len(targets)} target(s)",
@@ -263,12 +265,11 @@ def _words(each: DomainClaim) -> str:
     return f"{claim.method} {claim.expects} than {claim.reference}{at}"
 
 
-def _paper(each: DomainClaim, data: str, algorithm: str) -> str:
+def _paper(each: DomainClaim, data: str, trainer: str) -> str:
     """The paper's two numbers for these networks, as far as it prints them."""
-    if (data, algorithm) == ("PACS", "erm"):
+    if (data, trainer) == ("PACS", "erm"):
         return each.claim.paper
-    own = "swad" if algorithm == "swad erm" else algorithm
-    pair = [ADAPTED.get((own, method)) for method in (each.claim.method, each.claim.reference)]
+    pair = [ADAPTED.get((trainer, method)) for method in (each.claim.method, each.claim.reference)]
     if data not in SETS or each.reference != "selected" or None in pair:
         return "-"
     return " / ".join(f"{found[SETS.index(data)]:.1f}" for found in pair if found is not None)

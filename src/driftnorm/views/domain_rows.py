@@ -5,19 +5,20 @@ Pure functions, no torch.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
-from driftnorm.bench.metrics import Interval, paired_interval, standard_error
-from driftnorm.bench.protocol import text_of
+from driftnorm.bench.cell import Trainer, Training
+from driftnorm.bench.metrics import Interval, standard_error
+from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.selection import agrees, select_setting, without_source
+from driftnorm.bench.vocabulary import TARGET, VALIDATION
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import check_protocol, right_by_image
+from driftnorm.views.compare import check_protocol, paired_change
 
 __all__ = [
     "at_selected",
@@ -29,57 +30,56 @@ __all__ = [
     "check_protocol_of_streams",
     "interval_text",
     "mean_text",
-    "network_of",
     "note_of",
     "of_target",
     "on_targets",
     "place_of",
     "targets_of",
-    "trained_by",
+    "trainer_of",
+    "training_of",
+    "trial_of",
+    "with_trained_features",
 ]
 
-"""How the algorithm of a network ends whose classifier alone was trained."""
 
-_MODEL = re.compile(
-    r"(?P<algorithm>.+) -> (?P<target>.+), trial (?P<trial>\d+)"
-    r"(, (?P<network>.+))?@(?P<weights>\w+)"
-)
-
-
-def trained_by(row: Row) -> tuple[str, int]:
-    """The algorithm and the trial of a row's network."""
-    found = _parts_of(row)
-    return found["algorithm"], int(found["trial"])
+def training_of(row: Row) -> Training:
+    """How a row's network was trained; it must have been on domains."""
+    training = row.cell.network.training
+    if training is None or training.trial is None:
+        raise MixedRowsError(f"{row.network!r} is not a network of `driftnorm train domains`.")
+    return training
 
 
-def network_of(row: Row) -> str:
-    """Kind of a row's network: architecture, size of the images, how batch norm was trained."""
-    return _parts_of(row)["network"] or ""
+def trainer_of(row: Row) -> Trainer:
+    """What a row's network was trained by."""
+    return training_of(row).trainer
 
 
-def _parts_of(row: Row) -> re.Match[str]:
-    found = _MODEL.fullmatch(row.cell.model)
-    if found is None:
-        raise MixedRowsError(f"{row.cell.model!r} is no network of `driftnorm train domains`.")
-    return found
+def trial_of(row: Row) -> int:
+    """Which repetition of its training a row's network is of."""
+    return training_of(row).trial or 0
+
+
+def with_trained_features(rows: Sequence[Row]) -> list[Row]:
+    """Those whose networks were trained as a whole."""
+    return [row for row in rows if trainer_of(row).features == "trained"]
 
 
 def _check_networks(rows: Sequence[Row]) -> None:
     """Refuse to average over networks as if they were trials."""
-    kinds: dict[str, str] = {}
-    known: dict[tuple[str, str, int], str] = {}
+    kinds: dict[Trainer, str] = {}
+    known: dict[tuple[Trainer, tuple[str, ...], int], str] = {}
     for row in rows:
-        parts = _parts_of(row)
-        algorithm, kind = parts["algorithm"], network_of(row)
-        if kinds.setdefault(algorithm, kind) != kind:
+        trainer, kind = trainer_of(row), row.cell.network.kind
+        if kinds.setdefault(trainer, kind) != kind:
             raise MixedRowsError(
-                f"networks of two kinds, both trained by {algorithm}, cannot be mixed: "
-                f"{kinds[algorithm]}, and {kind}."
+                f"networks of two kinds, both trained by {trainer.label}, cannot be mixed: "
+                f"{kinds[trainer]}, and {kind}."
             )
-        trial = parts["algorithm"], parts["target"], int(parts["trial"])
-        if known.setdefault(trial, row.cell.model) != row.cell.model:
+        trial = trainer, training_of(row).left_out, trial_of(row)
+        if known.setdefault(trial, row.network) != row.network:
             raise MixedRowsError(
-                f"{known[trial]!r} and {row.cell.model!r} are two networks of one trial: a table "
+                f"{known[trial]!r} and {row.network!r} are two networks of one trial: a table "
                 "has one. Take the rows of one of them (a folder that `driftnorm bench domains` "
                 "gets as `--models` gives the one selected by validation)."
             )
@@ -90,16 +90,19 @@ def check_protocol_of_streams(rows: Sequence[Row]) -> None:
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     _check_networks(rows)
-    by_stream = sorted(rows, key=lambda row: (row.cell.shift, row.cell.model))
-    for _, own in groupby(by_stream, key=lambda row: (row.cell.shift, row.cell.model)):
-        check_protocol([_without_options(row) for row in own])
-    kinds = {(r.cell.protocol.data, r.cell.protocol.batch_size) for r in rows}
+    for _, own in groupby(sorted(rows, key=_network_and_stream), key=_network_and_stream):
+        check_protocol([_without_settings(row) for row in own])
+    kinds = {(r.cell.stream.data.label, r.cell.protocol.batch_size) for r in rows}
     if len(kinds) > 1:
         raise MixedRowsError(f"data and batch sizes cannot be mixed: {sorted(kinds)}.")
 
 
-def _without_options(row: Row) -> Row:
-    return replace(row, cell=replace(row.cell, options=()))
+def _network_and_stream(row: Row) -> tuple[str, str]:
+    return row.cell.stream.label, row.network
+
+
+def _without_settings(row: Row) -> Row:
+    return replace(row, cell=replace(row.cell, method=replace(row.cell.method, settings=())))
 
 
 def at_selected(rows: Sequence[Row]) -> list[Row]:
@@ -107,8 +110,8 @@ def at_selected(rows: Sequence[Row]) -> list[Row]:
     check_protocol_of_streams(rows)
     chosen = []
     for model in _models(rows):
-        for method in dict.fromkeys(row.cell.method for row in model):
-            chosen += select_setting([row for row in model if row.cell.method == method])
+        for method in dict.fromkeys(row.method for row in model):
+            chosen += select_setting([row for row in model if row.method == method])
     return chosen
 
 
@@ -123,30 +126,30 @@ def at_tents(rows: Sequence[Row]) -> list[Row]:
     check_protocol_of_streams(rows)
     shared = []
     for model in _models(rows):
-        tents = [row for row in model if row.cell.method == "tent"]
+        tents = [row for row in model if row.method == "tent"]
         if not tents:
             raise MixedRowsError("the ablation shares the setting selected for `tent`: run it too.")
-        chosen = select_setting(tents)[0].cell.options
-        shared += [row for row in model if agrees(row.cell.options, chosen)]
+        chosen = select_setting(tents)[0].cell.method.settings
+        shared += [row for row in model if agrees(row.cell.method.settings, chosen)]
     return shared
 
 
 def _models(rows: Sequence[Row]) -> list[list[Row]]:
-    ordered = sorted(rows, key=lambda row: row.cell.model)
-    return [[*own] for _, own in groupby(ordered, key=lambda row: row.cell.model)]
+    ordered = sorted(rows, key=lambda row: row.network)
+    return [[*own] for _, own in groupby(ordered, key=lambda row: row.network)]
 
 
 def targets_of(rows: Sequence[Row]) -> list[str]:
     """The target domains that were met."""
-    found = {row.cell.shift[: -len("/in")] for row in on_targets(rows)}
+    found = {row.shift for row in on_targets(rows)}
     if not found:
         raise MixedRowsError("no row is of a target domain: the run is not finished.")
     return sorted(found)
 
 
 def of_target(rows: Sequence[Row], target: str) -> list[float]:
-    """Accuracies on a target domain in %, one a network: orders of a stream are no trials."""
-    own = [row for row in rows if row.cell.shift == f"{target}/in"]
+    """Accuracies on a target domain in %, one per network: orders of a stream are not trials."""
+    own = [row for row in on_targets(rows) if row.shift == target]
     return [
         100 - 100 * float(np.mean([row.metrics["error"] for row in model]))
         for model in _models(own)
@@ -173,19 +176,17 @@ def average(rows: Sequence[Row], targets: Sequence[str]) -> float | None:
 
 def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
     """Gain over another method, paired image by image on the targets both met, in points."""
-    before = {place_of(row): right_by_image(row) for row in on_targets(reference)}
-    both = [row for row in on_targets(rows) if place_of(row) in before]
-    if not both:
+    before = {place_of(row): row for row in on_targets(reference)}
+    pairs = [(row, before[at]) for row in on_targets(rows) if (at := place_of(row)) in before]
+    if not pairs:
         raise MixedRowsError("no target was met by both methods: the run is not finished.")
-    found = []
-    for trial in sorted({trained_by(row)[1] for row in both}):
-        own = [row for row in both if trained_by(row)[1] == trial]
-        gains = [right_by_image(row).astype(np.float64) - before[place_of(row)] for row in own]
-        # Another order of a stream shows the same images.
-        found.append(paired_interval(gains, [row.cell.shift for row in own]))
+    trials = sorted({trial_of(row) for row, _ in pairs})
+    found = [
+        paired_change([pair for pair in pairs if trial_of(pair[0]) == trial]) for trial in trials
+    ]
     # Splits of other trials share four images in five: the mean of their intervals, which is as
     # wide as if they shared all of them, errs on the safe side.
-    return Interval(*(100 * float(np.mean(ends)) for ends in zip(*found, strict=True)))
+    return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
 def change_text(rows: Sequence[Row], reference: Sequence[Row]) -> str:
@@ -200,22 +201,22 @@ def interval_text(found: Interval) -> str:
 
 def on_targets(rows: Sequence[Row]) -> list[Row]:
     """Those that are results, not validation."""
-    return [row for row in rows if row.cell.shift.endswith("/in")]
+    return [row for row in rows if row.cell.stream.split == TARGET]
 
 
 def place_of(row: Row) -> tuple[str, str, int]:
     """What must agree between rows that are compared: network, stream, order."""
-    return row.cell.model, row.cell.shift, row.cell.seed
+    return row.network, row.cell.stream.label, row.seed
 
 
 def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must stand beside the numbers."""
-    trials = sorted({trained_by(row)[1] for row in rows})
-    protocol = text_of(row.cell.protocol for row in on_targets(rows))
-    networks = ", ".join(sorted({kind for row in rows if (kind := network_of(row))}))
-    settings = {(row.cell.model, row.cell.method, row.cell.options) for row in rows}
+    trials = sorted({trial_of(row) for row in rows})
+    protocol = protocol_text(row.cell for row in on_targets(rows))
+    networks = ", ".join(sorted({row.cell.network.kind for row in rows} - {""}))
+    settings = {(row.network, row.method, row.cell.method.settings) for row in rows}
     several = len(settings) > len({(model, method) for model, method, _ in settings})
-    held_out = {row.cell.protocol.count for row in rows if row.cell.shift.endswith("/out")}
+    held_out = {row.cell.stream.count for row in rows if row.cell.stream.split == VALIDATION}
     chosen = (
         "; settings selected on the training domains' held-out splits "
         f"({' or '.join(f'{count:,}' for count in sorted(held_out))} images each) after adaptation"

@@ -53,10 +53,11 @@ def published(selector: str, data: str, algorithm: str) -> float | None:
     >>> published("training", "PACS", "coral")
     86.2
     """
-    own = "swad" if algorithm == "swad erm" else algorithm
     if selector != "training":
-        return _OTHERS.get((selector, data, own))
+        return _OTHERS.get((selector, data, algorithm))
     digits = ("RotatedMNIST", "ColoredMNIST")
-    if data in digits and own in _DIGITS:
-        return _DIGITS[own][digits.index(data)]
-    return _PICTURES[own][SETS.index(data)] if data in SETS and own in _PICTURES else None
+    if data in digits and algorithm in _DIGITS:
+        return _DIGITS[algorithm][digits.index(data)]
+    return (
+        _PICTURES[algorithm][SETS.index(data)] if data in SETS and algorithm in _PICTURES else None
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftnorm.bench.rows import Row
-from driftnorm.bench.vocabulary import ABLATIONS, FIXED_FEATURES, MAIN
+from driftnorm.bench.vocabulary import ABLATIONS, MAIN
 from driftnorm.views.domain_claims import METHODS as CLAIMED
 from driftnorm.views.domain_claims import domains_claims_table
 from driftnorm.views.domain_paper import ABLATION, ADAPTED, SETS, TRAINERS
@@ -22,14 +22,15 @@ from driftnorm.views.domain_rows import (
     note_of,
     of_target,
     targets_of,
-    trained_by,
+    trainer_of,
+    with_trained_features,
 )
 from driftnorm.views.fine_tuned_domains import METHODS as FINE_TUNED
 from driftnorm.views.fine_tuned_domains import domains_fine_tuned_table
 from driftnorm.views.robustness import View
 from driftnorm.views.table import Column, Table
 
-__all__ = ["DOMAIN_VIEWS", "domains_ablation_table", "domains_table", "trained_by"]
+__all__ = ["DOMAIN_VIEWS", "domains_ablation_table", "domains_table"]
 
 
 def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
@@ -37,18 +38,20 @@ def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
     selected = at_selected(rows)
     targets = targets_of(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    algorithms = list(dict.fromkeys(trained_by(row)[0] for row in rows))
-    for algorithm in algorithms:
-        mine = [row for row in selected if trained_by(row)[0] == algorithm]
-        for method in dict.fromkeys(row.cell.method for row in mine):
-            own = [row for row in mine if row.cell.method == method]
-            reference = [row for row in mine if row.cell.method == against]
+    trainers = list(dict.fromkeys(trainer_of(row) for row in rows))
+    for trainer in trainers:
+        mine = [row for row in selected if trainer_of(row) == trainer]
+        for method in dict.fromkeys(row.method for row in mine):
+            own = [row for row in mine if row.method == method]
+            reference = [row for row in mine if row.method == against]
             change = "-" if method == against or not reference else change_text(own, reference)
-            paper = _paper(rows[0].cell.protocol.data, algorithm, method)
+            paper = _paper(rows[0].cell.stream.data.name, trainer.printed, method)
             cells = (mean_text(of_target(own, target)) for target in targets)
-            lines.append((f"{algorithm} + {method}", *cells, average(own, targets), change, paper))
-    data = rows[0].cell.protocol.data
-    measured = {_as_in_paper(algorithm) for algorithm in algorithms}
+            lines.append(
+                (f"{trainer.label} + {method}", *cells, average(own, targets), change, paper)
+            )
+    data = rows[0].cell.stream.data.name
+    measured = {trainer.printed for trainer in trainers}
     beside = data in SETS and not measured.isdisjoint(TRAINERS)
     for name in (n for n in TRAINERS if beside and n not in measured):
         nothing = [None] * len(targets)
@@ -65,20 +68,22 @@ def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
 
 def domains_ablation_table(rows: Sequence[Row]) -> Table:
     """The paper's two PACS ablations; all methods share the setting that selection gives Tent."""
-    rows = [row for row in rows if not trained_by(row)[0].endswith(FIXED_FEATURES)]
+    rows = with_trained_features(rows)
     shared = at_tents(rows)
     targets = targets_of(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    data = rows[0].cell.protocol.data
-    for algorithm in dict.fromkeys(trained_by(row)[0] for row in rows):
-        mine = [row for row in shared if trained_by(row)[0] == algorithm]
-        tent = [row for row in mine if row.cell.method == "tent"]
-        for method in (m for m in ABLATION if any(row.cell.method == m for row in mine)):
-            own = [row for row in mine if row.cell.method == method]
+    data = rows[0].cell.stream.data.name
+    for trainer in dict.fromkeys(trainer_of(row) for row in rows):
+        mine = [row for row in shared if trainer_of(row) == trainer]
+        tent = [row for row in mine if row.method == "tent"]
+        for method in (m for m in ABLATION if any(row.method == m for row in mine)):
+            own = [row for row in mine if row.method == method]
             cells = (mean_text(of_target(own, target)) for target in targets)
             change = "-" if method == "tent" else change_text(own, tent)
-            paper = ABLATION[method][-1] if (data, algorithm) == ("PACS", "erm") else None
-            lines.append((f"{algorithm} + {method}", *cells, average(own, targets), change, paper))
+            paper = ABLATION[method][-1] if (data, trainer.printed) == ("PACS", "erm") else None
+            lines.append(
+                (f"{trainer.label} + {method}", *cells, average(own, targets), change, paper)
+            )
     columns = (
         Column("training + method"),
         *(Column(target) for target in targets),
@@ -90,18 +95,13 @@ def domains_ablation_table(rows: Sequence[Row]) -> Table:
     return Table("Gradient preserving and running statistics", columns, tuple(lines), note)
 
 
-def _paper(data: str, algorithm: str, method: str) -> float | None:
-    if data not in SETS or algorithm.endswith(FIXED_FEATURES):
+def _paper(data: str, trainer: str, method: str) -> float | None:
+    if data not in SETS:
         return None
-    own = _as_in_paper(algorithm)
-    found = ADAPTED.get((own, method))
+    found = ADAPTED.get((trainer, method))
     if found is None and method == "source":
-        found = TRAINERS.get(own)
+        found = TRAINERS.get(trainer)
     return None if found is None else found[SETS.index(data)]
-
-
-def _as_in_paper(algorithm: str) -> str:
-    return "swad" if algorithm == "swad erm" else algorithm
 
 
 DOMAIN_VIEWS = {

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftnorm.bench.cell import Trainer
 from driftnorm.bench.rows import Row
-from driftnorm.bench.vocabulary import FIXED_FEATURES, TENT_ON_SOURCE
+from driftnorm.bench.vocabulary import TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.domain_rows import (
     at_selected,
     average,
     change_text,
     note_of,
+    on_targets,
     targets_of,
-    trained_by,
+    trainer_of,
+    trial_of,
 )
 from driftnorm.views.table import Column, Table
 
@@ -37,22 +40,22 @@ _PAPER = {
 
 def domains_fine_tuned_table(rows: Sequence[Row]) -> Table:
     """Source and target statistics, without and with Tent, on both kinds of networks."""
-    rows = [row for row in rows if row.cell.method in METHODS]
+    rows = [row for row in rows if row.method in METHODS]
     selected, targets = at_selected(rows), targets_of(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    for algorithm in _with_both_settings(selected):
-        names = {"fine-tuned": algorithm, "pre-trained": algorithm + FIXED_FEATURES}
+    for trainer in _with_both_settings(selected):
+        trainers = {"fine-tuned": trainer, "pre-trained": trainer._replace(features="fixed")}
         networks = {
-            setting: [row for row in selected if trained_by(row)[0] == name]
-            for setting, name in names.items()
+            setting: [row for row in selected if trainer_of(row) == own]
+            for setting, own in trainers.items()
         }
-        _check_pair(algorithm, *networks.values())
+        _check_pair(trainer.label, *networks.values())
         for setting, own in networks.items():
             for statistics, pair in _STATISTICS.items():
-                plain, tent = ([r for r in own if r.cell.method == word] for word in pair)
+                plain, tent = ([r for r in own if r.method == word] for word in pair)
                 measured = (average(plain, targets), average(tent, targets))
                 change = change_text(tent, plain)
-                label = f"{algorithm}, {setting}"
+                label = f"{trainer.label}, {setting}"
                 lines.append((label, statistics, *measured, change, *_PAPER[setting, statistics]))
     columns = (
         Column("network"),
@@ -67,23 +70,24 @@ def domains_fine_tuned_table(rows: Sequence[Row]) -> Table:
     return Table("Fine-tuned and pre-trained, on unseen domains", columns, tuple(lines), note)
 
 
-def _with_both_settings(rows: Sequence[Row]) -> list[str]:
-    found = dict.fromkeys(trained_by(row)[0] for row in rows)
-    both = [algorithm for algorithm in found if algorithm + FIXED_FEATURES in found]
+def _with_both_settings(rows: Sequence[Row]) -> list[Trainer]:
+    found = dict.fromkeys(trainer_of(row) for row in rows)
+    trained = [trainer for trainer in found if trainer.features == "trained"]
+    both = [trainer for trainer in trained if trainer._replace(features="fixed") in found]
     if not both:
         raise MixedRowsError(
             f"fine-tuned networks are compared with those trained with --features fixed; these "
-            f"rows are of {', '.join(found)} only."
+            f"rows are of {', '.join(trainer.label for trainer in found)} only."
         )
     return both
 
 
 def _check_pair(algorithm: str, tuned: Sequence[Row], pretrained: Sequence[Row]) -> None:
     """Both must have met the same targets, in the same trials and orders, with every method."""
-    wanted = {_stream(row) for row in (*tuned, *pretrained) if row.cell.shift.endswith("/in")}
+    wanted = {_stream(row) for row in on_targets([*tuned, *pretrained])}
     for name, own in (("fine-tuned", tuned), ("pre-trained", pretrained)):
         for method in METHODS:
-            lacking = wanted - {_stream(row) for row in own if row.cell.method == method}
+            lacking = wanted - {_stream(row) for row in own if row.method == method}
             if lacking:
                 raise MixedRowsError(
                     f"{name} {algorithm} with {method!r} lacks {len(lacking)} of {len(wanted)} "
@@ -93,4 +97,4 @@ def _check_pair(algorithm: str, tuned: Sequence[Row], pretrained: Sequence[Row])
 
 def _stream(row: Row) -> tuple[str, int, int]:
     """Domain and split, trial, order."""
-    return row.cell.shift, trained_by(row)[1], row.cell.seed
+    return row.cell.stream.label, trial_of(row), row.seed

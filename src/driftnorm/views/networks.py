@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 
+from driftnorm.bench.cell import NetworkId
 from driftnorm.bench.rows import Row
-from driftnorm.bench.shift_names import corruption_of
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import GROUPS
@@ -52,7 +51,7 @@ def augmentation_table(rows: Sequence[Row]) -> Table:
     adapted = MEAN.get(data_set(rows), {})
     beside = beside_paper(rows, tuple(AUGMENTED))
     lines: list[tuple[str | float | None, ...]] = []
-    for _, own in _by_model(rows):
+    for own in _by_network(rows):
         check_same(own)
         recipe, name = _recipe(own), _network_name(own)
         for method in methods_of(own):
@@ -82,15 +81,15 @@ def imagenet_table(rows: Sequence[Row]) -> Table:
     if data_set(rows) != "imagenet":
         raise MixedRowsError(
             "CE and mCE are relative to AlexNet's errors on ImageNet-C, but these rows are of "
-            f"{rows[0].cell.protocol.data}; `driftnorm table summary` is for any data."
+            f"{rows[0].cell.stream.data.label}; `driftnorm table summary` is for any data."
         )
     lines: list[tuple[str | float | None, ...]] = []
-    for model, own in _by_model(rows):
+    for own in _by_network(rows):
         check_same(own)
         for method in methods_of(own):
             errors = corruption_errors(own, method)
             groups = [float(np.mean([errors[name] for name in names])) for names in GROUPS.values()]
-            name = model.split("@")[0]
+            name = own[0].cell.network.name
             lines.append((f"{name}, {method}", *groups, float(np.mean([*errors.values()]))))
     # As text, so that the best of ours is in bold.
     lines += [(f"paper: {name}", *map(str, values)) for name, values in IMAGENET.items()]
@@ -118,7 +117,7 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
     """Source and target statistics on a pre-trained network, and on fine-tuned ones."""
     methods = {"source": ("source", TENT_ON_SOURCE), "target": ("bn", "tent")}
     wanted = [method for pair in methods.values() for method in pair]
-    rows = [row for row in rows if row.cell.method in wanted]
+    rows = [row for row in rows if row.method in wanted]
     check_protocol(rows)
     settings = {
         "fine-tuned": [row for row in rows if row.cell.study == FINE_TUNED],
@@ -152,11 +151,13 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
 
 
 def tuning_of(row: Row) -> str:
-    """How a row's network was fine-tuned, which is a part of its file's name."""
-    name = row.cell.model.split("@")[0]
-    _, found, settings = name.partition(f"-without-{corruption_of(row.cell.shift)}-")
-    # the last word is the hash of all settings, which differs from network to network
-    return settings.rpartition("-")[0].replace("-", " ") if found else "settings unknown"
+    """How a row's network was fine-tuned."""
+    training = row.cell.network.training
+    if training is None or not training.settings:
+        return "settings unknown"
+    known = dict(training.settings)
+    rate = np.format_float_positional(known["learning_rate"], trim="-")
+    return f"{known['images']} images {known['epochs']:g} epochs lr {rate} seed {known['seed']}"
 
 
 def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequence[str]) -> None:
@@ -177,22 +178,19 @@ def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequenc
         raise MixedRowsError(f"networks were fine-tuned differently: {' | '.join(settings)}.")
 
 
-def _by_model(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    order = list(dict.fromkeys(row.cell.model for row in rows))
-    ranked = sorted(rows, key=lambda row: order.index(row.cell.model))
-    return [(model, [*own]) for model, own in groupby(ranked, key=lambda row: row.cell.model)]
+def _by_network(rows: Sequence[Row]) -> list[list[Row]]:
+    found: dict[NetworkId, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.cell.network, []).append(row)
+    return list(found.values())
 
 
 def _recipe(rows: Sequence[Row]) -> str | None:
     """What a network was trained with, as its file says."""
-    if "recipe" in rows[0].metrics:
-        said: str | None = rows[0].metrics["recipe"]
-        return said
-    # Rows of older versions do not hold it; of `driftnorm train robust` the folder begins with it.
-    folder, slash, _ = rows[0].cell.model.partition("/")
-    return folder.split("-")[0] if slash else None
+    training = rows[0].cell.network.training
+    return None if training is None else training.trainer.algorithm
 
 
 def _network_name(rows: Sequence[Row]) -> str:
     """The recipe, or the network's own name where that is not known."""
-    return _recipe(rows) or rows[0].cell.model.split("@")[0].split(".")[0]
+    return _recipe(rows) or rows[0].cell.network.name.partition(".")[0]

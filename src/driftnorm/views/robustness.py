@@ -92,9 +92,7 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
             "-" if method == reference else change_text(change_of_error(rows, method, reference))
         )
         scores = [
-            float(
-                np.mean([r.metrics[k] for r in rows if r.cell.method == method and r.cell.severity])
-            )
+            float(np.mean([r.metrics[k] for r in rows if r.method == method and r.severity]))
             for k in ("nll", "ece")
         ]
         error, printed = mean_error(rows, method), paper.get(method)
@@ -122,12 +120,12 @@ def _paper_means(rows: Sequence[Row]) -> dict[str, float]:
 def severity_table(rows: Sequence[Row]) -> Table:
     """Mean error of each method at each severity."""
     check_same(rows)
-    severities = sorted({row.cell.severity for row in rows})
+    severities = sorted({row.severity for row in rows})
     lines: list[tuple[str | float | None, ...]] = []
     for method in methods_of(rows):
-        mine = [row for row in rows if row.cell.method == method]
+        mine = [row for row in rows if row.method == method]
         means = [
-            float(np.mean([100 * r.metrics["error"] for r in mine if r.cell.severity == severity]))
+            float(np.mean([100 * r.metrics["error"] for r in mine if r.severity == severity]))
             for severity in severities
         ]
         lines.append((method, *means))

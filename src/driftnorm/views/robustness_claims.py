@@ -130,7 +130,7 @@ def claims_table(rows: Sequence[Row]) -> Table:
     """Every claim with our difference and a verdict, on the streams that both settings met."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
-    if len({row.cell.model for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
+    if len({row.network for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
         raise MixedRowsError(
             "claims are judged for one network and one data set at a time: give the rows of one, "
             "or choose with `--where model=...` or `--where data=...`."
@@ -154,7 +154,7 @@ def claims_table(rows: Sequence[Row]) -> Table:
             continue
         _check_pair(own, claim)
         change = change_of_error(own, claim.method, claim.reference)
-        severities = sorted({row.cell.severity for row in own})
+        severities = sorted({row.severity for row in own})
         met = (
             f"{len({stream_of(r) for r in own})} streams, severity {' '.join(map(str, severities))}"
         )
@@ -175,13 +175,13 @@ def claims_table(rows: Sequence[Row]) -> Table:
 
 def _common(rows: Sequence[Row], claim: Claim) -> list[Row]:
     """Rows of both settings on the corrupted streams that both met."""
-    shifted = [row for row in rows if row.cell.severity]
+    shifted = [row for row in rows if row.severity]
     met = {
-        method: {stream_of(row) for row in shifted if row.cell.method == method}
+        method: {stream_of(row) for row in shifted if row.method == method}
         for method in (claim.method, claim.reference)
     }
     shared = met[claim.method] & met[claim.reference]
-    return [row for row in shifted if row.cell.method in met and stream_of(row) in shared]
+    return [row for row in shifted if row.method in met and stream_of(row) in shared]
 
 
 def _check_pair(rows: Sequence[Row], claim: Claim) -> None:

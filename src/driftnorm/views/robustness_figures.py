@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from driftnorm._internal.names import nearest
+from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import errors_by_batch_size
@@ -17,9 +18,7 @@ from driftnorm.views.figure import Figure, Series
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
 _ERROR = "error (%)"
-_BINS = 15  # as `evaluate` has them
 _DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful says nothing
-_ROUNDING = 5e-5  # to which `evaluate` keeps a bin's confidence
 
 
 def corruption_figure(rows: Sequence[Row]) -> Figure:
@@ -44,12 +43,12 @@ def corruption_figure(rows: Sequence[Row]) -> Figure:
 def severity_figure(rows: Sequence[Row]) -> Figure:
     """Mean error of each method at each severity; 0 are the clean images."""
     check_same(rows)
-    severities = sorted({row.cell.severity for row in rows})
+    severities = sorted({row.severity for row in rows})
     series = []
     for method in methods_of(rows):
-        mine = [row for row in rows if row.cell.method == method]
+        mine = [row for row in rows if row.method == method]
         means = tuple(
-            float(np.mean([100 * r.metrics["error"] for r in mine if r.cell.severity == severity]))
+            float(np.mean([100 * r.metrics["error"] for r in mine if r.severity == severity]))
             for severity in severities
         )
         series.append(Series(method, tuple(severities), means))
@@ -60,18 +59,15 @@ def severity_figure(rows: Sequence[Row]) -> Figure:
 def online_figure(rows: Sequence[Row]) -> Figure:
     """Error over the samples so far, batch after batch, mean over the corrupted streams."""
     check_same(rows)
-    streams = [row for row in rows if row.cell.severity]
+    streams = [row for row in rows if row.severity]
     if not streams:
         raise MixedRowsError("there are no corrupted streams among these rows.")
-    protocol = streams[0].cell.protocol
-    seen = np.minimum(
-        np.arange(1, -(-protocol.count // protocol.batch_size) + 1) * protocol.batch_size,
-        protocol.count,
-    )
+    count, size = streams[0].cell.stream.count, streams[0].cell.protocol.batch_size
+    seen = np.minimum(np.arange(1, -(-count // size) + 1) * size, count)
     sizes = np.diff(seen, prepend=0)
     series = []
     for method in methods_of(streams):
-        errors = np.array([r.metrics["online_error"] for r in streams if r.cell.method == method])
+        errors = np.array([r.metrics["online_error"] for r in streams if r.method == method])
         running = 100 * np.cumsum(errors * sizes, axis=1).mean(axis=0) / seen
         series.append(Series(method, tuple(seen.tolist()), tuple(running.tolist())))
     number = len(streams) // len(series)
@@ -82,7 +78,7 @@ def online_figure(rows: Sequence[Row]) -> Figure:
 def calibration_figure(rows: Sequence[Row]) -> Figure:
     """Accuracy against confidence, the bins of all corrupted streams pooled by their counts."""
     check_same(rows)
-    streams = [row for row in rows if row.cell.severity]
+    streams = [row for row in rows if row.severity]
     if not streams or any("reliability" not in row.metrics for row in streams):
         raise MixedRowsError(
             "rows on corrupted images with the metric `reliability` are needed; rows of an older "
@@ -90,10 +86,8 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
         )
     series = []
     for method in methods_of(streams):
-        own = [
-            bin_ for r in streams if r.cell.method == method for bin_ in r.metrics["reliability"]
-        ]
-        count, confidence, accuracy = _pooled(own)
+        own = [row.metrics["reliability"] for row in streams if row.method == method]
+        count, confidence, accuracy = np.array(pooled_bins(own)).T
         gap = float((count * np.abs(accuracy - confidence)).sum() / count.sum())
         many = count >= _DRAWN_PART * count.sum()
         points = (tuple(confidence[many].tolist()), tuple(accuracy[many].tolist()))
@@ -105,19 +99,6 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
     )
     labels = ("confidence", "accuracy")
     return Figure("Calibration", *labels, tuple(series), note, unit_square=True)
-
-
-def _pooled(bins: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bins of several streams as one set: count, mean confidence and accuracy of each."""
-    count, confidence, accuracy = np.array(bins).T
-    # A bin is known by its mean confidence, which was rounded: 0.66666 became 0.6667, of the next.
-    index = np.clip(np.ceil((confidence - _ROUNDING) * _BINS).astype(int) - 1, 0, _BINS - 1)
-    total, trust, hits = (
-        np.bincount(index, weights=count * values, minlength=_BINS)
-        for values in (np.ones_like(count), confidence, accuracy)
-    )
-    filled = total > 0
-    return total[filled], trust[filled] / total[filled], hits[filled] / total[filled]
 
 
 def batch_size_figure(rows: Sequence[Row]) -> Figure:

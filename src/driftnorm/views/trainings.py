@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
+from driftnorm.bench.cell import Trainer
 from driftnorm.bench.selection import (
     Choice,
     History,
@@ -23,9 +25,7 @@ from driftnorm.bench.selection import (
     oracle,
     training_validation,
 )
-from driftnorm.bench.vocabulary import FIXED_FEATURES
 from driftnorm.errors import MixedRowsError
-from driftnorm.training.domains.file_names import BEST, HISTORY, SWAD_FILE
 from driftnorm.views.domain_rows import mean_text
 from driftnorm.views.domainbed import published
 from driftnorm.views.table import Column, Table
@@ -72,11 +72,10 @@ class FinishedRun:
     note: str = ""
 
     @property
-    def algorithm(self) -> str:
-        """With SWAD around it and fixed features, if so."""
-        swad = "swad " if self.identity["swad"] else ""
-        fixed = FIXED_FEATURES if self.identity.get("features") == "fixed" else ""
-        return f"{swad}{self.identity['algorithm']}{fixed}"
+    def trainer(self) -> Trainer:
+        """The algorithm, with SWAD around it and fixed features, if so."""
+        identity = self.identity
+        return Trainer(identity["algorithm"], identity["swad"], identity.get("features", "trained"))
 
     @property
     def tested(self) -> frozenset[str]:
@@ -134,12 +133,12 @@ def selected_networks(folder: Path) -> list[Path]:
     For every algorithm, target and trial, that of the run with the best validation on the training
     domains. Runs that left out two domains are there to select others by, and are left aside.
     """
-    best: dict[tuple[str, frozenset[str], int], FinishedRun] = {}
+    best: dict[tuple[Trainer, frozenset[str], int], FinishedRun] = {}
     runs = load_runs([folder])
-    for algorithm in dict.fromkeys(run.algorithm for run in runs):
-        _check_alike([run for run in runs if run.algorithm == algorithm])
+    for trainer in dict.fromkeys(run.trainer for run in runs):
+        _check_alike([run for run in runs if run.trainer == trainer])
     for run in runs:
-        trial = run.algorithm, run.tested, run.identity["trial_seed"]
+        trial = run.trainer, run.tested, run.identity["trial_seed"]
         if len(run.tested) == 1 and (
             trial not in best or run.best_validation > best[trial].best_validation
         ):
@@ -175,17 +174,17 @@ def selected_table(runs: Sequence[FinishedRun], selector: Selector) -> Table:
     if not targets:
         raise MixedRowsError("no run leaves out one domain alone: there is no target to score.")
     lines: list[tuple[str | float | None, ...]] = []
-    for algorithm in dict.fromkeys(run.algorithm for run in runs):
-        own = [run for run in runs if run.algorithm == algorithm]
+    for trainer in dict.fromkeys(run.trainer for run in runs):
+        own = [run for run in runs if run.trainer == trainer]
         scores = {target: _scores(own, target, selector) for target in targets}
         means = [float(np.mean(found)) for found in scores.values() if found]
         whole = len(means) == len(targets)
         lines.append(
             (
-                algorithm,
+                trainer.label,
                 *(mean_text(found) or _MISSING for found in scores.values()),
                 float(np.mean(means)) if whole else _MISSING,
-                published(selector, data, algorithm),
+                published(selector, data, trainer.printed),
             )
         )
     columns = (
@@ -242,13 +241,13 @@ def _left_out(runs: Sequence[FinishedRun], run: FinishedRun, target: str) -> dic
 def _check(runs: Sequence[FinishedRun]) -> None:
     """Refuse runs that were not trained alike, or not evaluated alike."""
     _check_alike(runs)
-    for algorithm in dict.fromkeys(run.algorithm for run in runs):
-        own = [run for run in runs if run.algorithm == algorithm]
+    for trainer in dict.fromkeys(run.trainer for run in runs):
+        own = [run for run in runs if run.trainer == trainer]
         every = {run.identity["evaluate_every"] for run in own}
         if len(every) > 1:
             raise MixedRowsError(
-                f"runs of {algorithm} differ in `evaluate_every`: {sorted(every)}; a selector that "
-                "chooses among more evaluations has an advantage."
+                f"runs of {trainer.label} differ in `evaluate_every`: {sorted(every)}; a selector "
+                "that chooses among more evaluations has an advantage."
             )
 
 
@@ -290,8 +289,8 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
     )
 
 
-def _group(run: FinishedRun) -> tuple[str, frozenset[str], int]:
-    return run.algorithm, run.tested, run.identity["trial_seed"]
+def _group(run: FinishedRun) -> tuple[Trainer, frozenset[str], int]:
+    return run.trainer, run.tested, run.identity["trial_seed"]
 
 
 def _span(numbers: Sequence[int]) -> str:

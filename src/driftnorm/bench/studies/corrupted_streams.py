@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from driftnorm._internal.processes import end_if_stopped
-from driftnorm.bench.shift_names import shift_name
+from driftnorm.bench.cell import DataId
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import holds_cifar_c, load_cifar_c
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
@@ -28,6 +28,7 @@ __all__ = ["Images", "Streams", "open_streams"]
 
 Images: TypeAlias = ImageSet | PictureSet
 
+_PICTURES = "overlays"
 _CHUNK = 512  # images corrupted between two looks at whether to stop: a moment's work
 _KNOWN = {"cifar-10": CIFAR10_CLASSES, "cifar-100": CIFAR100_CLASSES, "imagenet": None}
 
@@ -36,12 +37,12 @@ class Streams(Interface):
     """Corrupted images on request; severity 0 are the clean ones."""
 
     @property
-    def label(self) -> str:
-        """What the data are called beside a number; ours are not the released pixels."""
+    def data_id(self) -> DataId:
+        """Which data these are; ours are not the released pixels."""
         ...
 
-    def shift(self, corruption: str) -> str:
-        """What a corruption is called in a row."""
+    def variant(self, corruption: str) -> str:
+        """How a corruption was made, if not as usual."""
         ...
 
     def holds(self, corruption: str, severity: int) -> bool:
@@ -71,13 +72,13 @@ class OnTheFly:
         return _clean(self.data, self.limit, self.classes)
 
     @property
-    def label(self) -> str:
+    def data_id(self) -> DataId:
         """Such as ``cifar-10-c (generated)``."""
-        return _label(_honest_name(self._clean.name, self._clean), seed=0)
+        return DataId(_honest_name(self._clean.name, self._clean), "generated")
 
-    def shift(self, corruption: str) -> str:
-        """The corruption, with frost's stand-in named; no pictures for frost are an error."""
-        return shift_name(corruption, frost_source(self.frost) if corruption == "frost" else None)
+    def variant(self, corruption: str) -> str:
+        """Of frost, its stand-in; no pictures for frost are an error."""
+        return _variant(corruption, frost_source(self.frost) if corruption == "frost" else None)
 
     def holds(self, corruption: str, severity: int) -> bool:
         """Every corruption can be made."""
@@ -111,17 +112,18 @@ class ReleasedArrays:
     limit: int | None
 
     @property
-    def label(self) -> str:
+    def data_id(self) -> DataId:
         """Such as ``cifar-10-c``, or ``cifar-10-c (generated)`` if the folder says so."""
         held = ((c, s) for c in SHIFTS for s in SEVERITIES if self.holds(c, s))
         first = next(held, None)
         if first is None:
             raise DataError(f"{self.data} holds labels.npy, but no corruption such as fog.npy.")
-        return _folder_label(self.data, self.images(*first, 0))
+        return _folder_data(self.data, self.images(*first, 0))
 
-    def shift(self, corruption: str) -> str:
-        """The corruption, with frost's stand-in named."""
-        return _folder_shift(self.data, corruption)
+    def variant(self, corruption: str) -> str:
+        """Of frost, its stand-in, as the folder says."""
+        made = read_provenance(Path(self.data))
+        return _variant(corruption, None if made is None else made.frost)
 
     def holds(self, corruption: str, severity: int) -> bool:
         """Whether the folder has it."""
@@ -146,15 +148,16 @@ class ReleasedPictures:
     classes: tuple[str, ...] | None
 
     @property
-    def label(self) -> str:
+    def data_id(self) -> DataId:
         """Such as ``imagenet-c``, with the name of the list if only its pictures are taken."""
         first = next((c, s) for c in SHIFTS for s in SEVERITIES if self.holds(c, s))
-        label = _folder_label(self.data, self.images(*first, 0))
-        return label if self.subset is None else f"{label} ({Path(self.subset).stem})"
+        found = _folder_data(self.data, self.images(*first, 0))
+        return found if self.subset is None else replace(found, subset=Path(self.subset).stem)
 
-    def shift(self, corruption: str) -> str:
-        """The corruption, with frost's stand-in named."""
-        return _folder_shift(self.data, corruption)
+    def variant(self, corruption: str) -> str:
+        """Of frost, its stand-in, as the folder says."""
+        made = read_provenance(Path(self.data))
+        return _variant(corruption, None if made is None else made.frost)
 
     def holds(self, corruption: str, severity: int) -> bool:
         """Whether the folders have it."""
@@ -188,7 +191,7 @@ def open_streams(
     Args:
         data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures), a folder
             in the layout of CIFAR-10-C, or one in the layout of ImageNet-C.
-        limit: Only so many images of each stream.
+        limit: At most this many images of each stream.
         frost: Where frost's overlay pictures are, for clean images.
         subset: A list of pictures to take, for ImageNet-C.
         classes: Folder names of all classes in the order of the network's outputs, for pictures.
@@ -213,21 +216,17 @@ def _folders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir()]
 
 
-def _label(clean: str, seed: int) -> str:
-    return f"{clean}-c (generated{f', seed {seed}' if seed else ''})"
-
-
-def _folder_label(data: str, images: Images) -> str:
-    """What a folder of corrupted images is called: generated, if `driftnorm corrupt` made it."""
+def _folder_data(data: str, images: Images) -> DataId:
+    """What a folder of corrupted images holds: generated ones, if `driftnorm corrupt` made it."""
     made = read_provenance(Path(data))
-    if made is None:
-        return images.name.split("/")[0]
-    return _label(_honest_name(made.source, images), made.seed)
+    if made is None:  # images are named as their data set: cifar-10-c/fog/5
+        return DataId(images.name.split("/")[0].removesuffix("-c"), "released")
+    return DataId(_honest_name(made.source, images), "generated", made.seed)
 
 
-def _folder_shift(data: str, corruption: str) -> str:
-    made = read_provenance(Path(data))
-    return shift_name(corruption, None if made is None else made.frost)
+def _variant(corruption: str, frost: str | None) -> str:
+    """Frost without its own pictures is something else, and no row of one replaces the other."""
+    return frost if corruption == "frost" and frost not in (None, _PICTURES) else ""
 
 
 def _honest_name(name: str, images: Images) -> str:

@@ -19,13 +19,13 @@ from driftnorm._internal.processes import WORKER_DIED, end_if_stopped
 from driftnorm._internal.scratch import scratch_folder
 from driftnorm._internal.types import Pixels
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.bench.rows import Cell, Failure, Row, RowStore, environment
+from driftnorm.bench.cell import Cell
+from driftnorm.bench.rows import Failure, Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import evaluate
-from driftnorm.bench.studies.subject import training_of
+from driftnorm.bench.studies.measured_method import spec_of
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.pictures import PictureSet
-from driftnorm.methods.spec import MethodSpec
 
 if TYPE_CHECKING:
     from driftnorm.bench.studies.corruptions import Study
@@ -67,7 +67,6 @@ def give_up(task: Task) -> list[Row | Failure]:
 
 def _results(task: Task, scratch: Path) -> Iterator[Row | Failure]:
     study, store = task.study, RowStore(task.folder)
-    methods = {str(method): study.complete(method) for method in study.methods}
     images: ImageSet | None = None
     for cell in task.cells:
         end_if_stopped()
@@ -78,7 +77,7 @@ def _results(task: Task, scratch: Path) -> Iterator[Row | Failure]:
             if images is None:
                 images = _in_memory(study.images(cell), scratch)
             about = {"exhibits": _exhibit(store.folder, cell, images)}
-            row = _measured(study, cell, methods[cell.method], images, about)
+            row = _measured(study, cell, images, about)
         except Exception as error:  # whatever a network of the user's raises
             failure = Failure(cell, f"{type(error).__name__}: {error}")
             store.fail(failure)
@@ -107,15 +106,14 @@ def _exhibit(folder: Path, cell: Cell, images: ImageSet) -> str:
     return keep_exhibits(folder, cell, images.classes, look)
 
 
-def _measured(
-    study: Study, cell: Cell, method: MethodSpec, images: ImageSet, about: dict[str, str]
-) -> Row:
+def _measured(study: Study, cell: Cell, images: ImageSet, about: dict[str, str]) -> Row:
     model = study.open_model(images)
-    if not cell.model.endswith(f"@{model.digest[:8]}"):
+    if cell.network.digest != model.digest[:8]:
         raise ValueError(
-            f"the network's weights are others in every process ({cell.model}, now "
+            f"the network's weights are others in every process ({cell.network.label}, now "
             f"@{model.digest[:8]}): seed the function that builds it, or give weights."
         )
+    method = spec_of(cell.method)
     adapter = RecipeAdapter(model.network, method.recipe(), method=method.name, guard=study.guard)
     metrics = evaluate(
         adapter,
@@ -124,8 +122,7 @@ def _measured(
     )
     if images.note:
         about |= {"note": images.note}
-    found = {**metrics, "peak_megabytes": peak_megabytes(), "recipe": training_of(model)}
-    return Row(cell, found | about, environment())
+    return Row(cell, {**metrics, "peak_megabytes": peak_megabytes(), **about}, environment())
 
 
 def batches(images: ImageSet, size: int) -> Iterator[tuple[Tensor, Tensor]]:

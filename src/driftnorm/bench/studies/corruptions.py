@@ -10,9 +10,18 @@ from typing import Any
 from driftnorm._internal.launch import Launcher, serial
 from driftnorm._internal.scratch import remove_leftovers
 from driftnorm.adapter.guard import Policy
-from driftnorm.bench.protocol import Protocol, stream_order
-from driftnorm.bench.rows import Cell, Failure, Row, RowStore
-from driftnorm.bench.shift_names import corruption_of
+from driftnorm.bench.cell import (
+    Cell,
+    MethodId,
+    NetworkId,
+    Protocol,
+    Shift,
+    StreamId,
+    Trainer,
+    Training,
+)
+from driftnorm.bench.protocol import stream_order
+from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
 from driftnorm.bench.studies.corruption_cells import Task, batches, give_up, measure
 from driftnorm.bench.studies.corruption_checks import (
@@ -21,7 +30,8 @@ from driftnorm.bench.studies.corruption_checks import (
     check_there,
     check_whole,
 )
-from driftnorm.bench.studies.subject import open_subject, subject_name
+from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.studies.subject import open_subject, subject_name, training_of
 from driftnorm.images.image_set import ImageSet
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.models.opener import Model
@@ -42,8 +52,8 @@ class Study:
         methods: Each with its options.
         corruptions: Which of them, in this order.
         severities: 1 to 5; 0 is the clean data.
-        limit: Only so many images of each stream.
-        batch_size: Images a batch.
+        limit: At most this many images of each stream.
+        batch_size: Images per batch.
         seeds: Seed 0 streams arrays as they are stored; another one shuffles them, and draws
             other noise. Pictures in class folders are always shuffled.
         optimising: For methods that take gradient steps and do not say otherwise; see `presets`.
@@ -55,6 +65,7 @@ class Study:
         std: Its deviation, likewise.
         size: Height and width that the images must have; None takes them as they are.
         guard: Off by default: the paper's methods have none.
+        training: How the network was trained, if its file does not say so.
         name: Of the study, for the rows.
     """
 
@@ -76,6 +87,7 @@ class Study:
     std: tuple[float, ...] | None = None
     size: int | None = None
     guard: Policy = "off"
+    training: Training | None = None
     name: str = "robustness"
 
     def __post_init__(self) -> None:
@@ -94,27 +106,46 @@ class Study:
             FileNotFoundError: Data, or the pictures of frost, are not there.
         """
         streams = self._streams
-        label = streams.label
+        data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)
         example = streams.example(self.corruptions[0], max(self.severities))
-        digest = self._checked_model(label, example).digest[:8]
-        shown = {name: streams.shift(name) for name in self.corruptions if any(self.severities)}
+        network = self._network(self._checked_model(data.label, example))
+        variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
         return [
             Cell(
-                study=self.name,
-                model=f"{subject_name(self.model)}@{digest}",
-                shift=shift,
-                severity=severity,
-                method=str(method),
-                protocol=self._protocol(label, example, severity, seed, method),
-                seed=seed,
-                options=self._options(method),
+                self.name,
+                network,
+                StreamId(
+                    data,
+                    shifts,
+                    count=len(example),
+                    order="shuffled" if _shuffles(example, seed) else "as stored",
+                    seed=seed,
+                ),
+                method,
+                Protocol(
+                    self.batch_size, predict=spec_of(method).recipe().predict, guard=self.guard
+                ),
             )
             for seed in self.seeds
             for severity in self.severities
-            for shift in (shown.values() if severity else ("clean",))
-            for method in self.methods
+            for shifts in (
+                [(Shift(name, severity, variant),) for name, variant in variants.items()]
+                if severity
+                else [()]
+            )
+            for method in map(self._method, self.methods)
         ]
+
+    def _network(self, model: Model) -> NetworkId:
+        training, recipe = self.training, training_of(model)
+        if training is None and recipe is not None:
+            training = Training(Trainer(recipe))
+        return NetworkId(subject_name(self.model), model.digest[:8], training)
+
+    def _method(self, method: MethodSpec) -> MethodId:
+        """The method with the study's settings, if it takes gradient steps."""
+        return method_id(method, self.optimising if method.recipe().needs_backward else ())
 
     def _checked_model(self, label: str, example: Images) -> Model:
         first = example.first(1)
@@ -135,37 +166,13 @@ class Study:
             (height, width),
         )
 
-    def _protocol(
-        self, label: str, images: Images, severity: int, seed: int, method: MethodSpec
-    ) -> Protocol:
-        recipe = self.complete(method).recipe()
-        return Protocol(
-            data=label,
-            count=len(images),
-            batch_size=self.batch_size,
-            severities=(severity,),
-            order="shuffled" if _shuffles(images, seed) else "as stored",
-            steps=recipe.steps,
-            predict=recipe.predict,
-            seeds=(seed,),
-        )
-
-    def _options(self, method: MethodSpec) -> tuple[tuple[str, Any], ...]:
-        guarded = () if self.guard == "off" else (("guard", self.guard),)
-        return guarded + (self.optimising if method.recipe().needs_backward else ())
-
-    def complete(self, method: MethodSpec) -> MethodSpec:
-        """The method with the study's options for those that take gradient steps."""
-        own = tuple((name, value) for name, value in self._options(method) if name != "guard")
-        return method.with_defaults(own)
-
     def run(
         self, store: RowStore, launcher: Launcher = serial, workers: int = 1
     ) -> Iterator[Row | Failure]:
         """Measure what the store does not have; yields a row or a failure for each cell."""
         remove_leftovers(store.folder)
         missing = [cell for cell in self.cells() if not store.has(cell)]
-        streams = groupby(missing, key=lambda cell: (cell.seed, cell.severity, cell.shift))
+        streams = groupby(missing, key=lambda cell: cell.stream)
         tasks = (Task(self, store.folder, tuple(cells)) for _, cells in streams)
         for _, results in launcher(measure, tasks, workers, give_up):
             yield from results
@@ -176,11 +183,12 @@ class Study:
 
     def images(self, cell: Cell) -> Images:
         """The stream's images, in their order."""
-        corruption = corruption_of(cell.shift)
-        chosen = self._streams.images(corruption, cell.severity, cell.seed)
-        if not _shuffles(chosen, cell.seed):
+        stream = cell.stream
+        corruption = stream.shifts[0].name if stream.shifts else ""
+        chosen = self._streams.images(corruption, stream.severity, stream.seed)
+        if stream.order == "as stored":
             return chosen
-        return chosen.take(stream_order(len(chosen), cell.seed))
+        return chosen.take(stream_order(len(chosen), stream.seed))
 
 
 def _shuffles(images: Images, seed: int) -> bool:

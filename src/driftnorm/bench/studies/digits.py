@@ -19,14 +19,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from driftnorm._internal.processes import in_processes
-from driftnorm.adapter._adapt import adapt
-from driftnorm.bench.protocol import Protocol
-from driftnorm.bench.rows import Cell, Row, RowStore, environment
+from driftnorm.adapter import Adapter
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
+from driftnorm.bench.rows import Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
+from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.errors import DriftnormWarning
 from driftnorm.images.embedded_digits import Digits, split_digits
+from driftnorm.methods.spec import parse_method
 
 __all__ = ["Demo", "digit_network", "train"]
 
@@ -101,23 +104,19 @@ class Demo:
 
     def cells(self) -> list[Cell]:
         """Every measurement, clean data first."""
-        shifts = [("clean", 0), *((shift, s) for shift in SHIFTS for s in SEVERITIES)]
+        streams = [(), *((Shift(name, s),) for name in SHIFTS for s in SEVERITIES)]
         return [
-            Cell("demo", "digit-cnn", shift, severity, name, self._protocol(severity, seed), seed)
+            Cell(
+                "demo",
+                NetworkId("digit-cnn"),
+                StreamId(DataId("digits"), shifts, count=899, order="shuffled once", seed=seed),
+                method_id(parse_method(name)),
+                Protocol(self.batch_size, guard="warn"),
+            )
             for seed in range(self.seeds)
-            for shift, severity in shifts
+            for shifts in streams
             for name in self.names
         ]
-
-    def _protocol(self, severity: int, seed: int) -> Protocol:
-        return Protocol(
-            "digits",
-            count=899,
-            batch_size=self.batch_size,
-            severities=(severity,) if severity else (),
-            order="shuffled once",
-            seeds=(seed,),
-        )
 
     def run(
         self, store: RowStore, workers: int = 1, tell: Callable[[str], None] = lambda text: None
@@ -125,7 +124,8 @@ class Demo:
         """Measure what the store does not have yet; yields every new row."""
         missing = [cell for cell in self.cells() if not store.has(cell)]
         for task, rows in in_processes(_measure, self._tasks(missing, store.folder, tell), workers):
-            tell(f"seed {task.cells[0].seed}: {task.cells[0].shift} {task.cells[0].severity or ''}")
+            stream = task.cells[0].stream
+            tell(f"seed {stream.seed}: {stream.label}")
             for row in rows:
                 store.write(row)
                 yield row
@@ -133,9 +133,10 @@ class Demo:
     @staticmethod
     def _tasks(missing: list[Cell], folder: Path, tell: Callable[[str], None]) -> Iterator[_Task]:
         """One stream and all its methods each; a network is trained when it is first needed."""
-        streams = groupby(missing, key=lambda cell: (cell.seed, cell.shift, cell.severity))
+        streams = groupby(missing, key=lambda cell: cell.stream)
         weights: dict[int, dict[str, Tensor]] = {}
-        for (seed, _, _), cells in streams:
+        for stream, cells in streams:
+            seed = stream.seed
             if seed not in weights:
                 tell(f"training, seed {seed}")
                 weights[seed] = train(split_digits(seed)[0], seed).state_dict()
@@ -154,24 +155,30 @@ def _measure(task: _Task) -> list[Row]:
     network.load_state_dict(task.weights)
     network.eval()
     first = task.cells[0]
-    test, where = split_digits(first.seed)[1], environment()
+    test, where = split_digits(first.stream.seed)[1], environment()
     images = _shifted(first, test)
     about = {"exhibits": _exhibit(task.folder, first, images, test.labels)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the rows
         rows = []
         for cell in task.cells:
-            found = evaluate(adapt(network, cell.method), _stream(cell, images, test))
+            found = evaluate(_adapter(network, cell), _stream(cell, images, test))
             rows.append(Row(cell, found | about, where))
     return rows
 
 
+def _adapter(network: nn.Module, cell: Cell) -> Adapter:
+    spec = spec_of(cell.method)
+    return RecipeAdapter(network, spec.recipe(), method=spec.name, guard="warn")
+
+
 def _shifted(cell: Cell, test: Digits) -> Tensor:
     """The same images in the same order for every method."""
-    generator = torch.Generator().manual_seed(1000 * cell.seed + cell.severity)
-    if cell.shift not in SHIFTS:
-        return test.images
-    return SHIFTS[cell.shift](test.images, cell.severity, generator)
+    generator = torch.Generator().manual_seed(1000 * cell.stream.seed + cell.stream.severity)
+    images = test.images
+    for shift in cell.stream.shifts:
+        images = SHIFTS[shift.name](images, shift.severity, generator)
+    return images
 
 
 def _exhibit(folder: Path, cell: Cell, images: Tensor, labels: Tensor) -> str:

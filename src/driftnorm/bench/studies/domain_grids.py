@@ -9,7 +9,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from driftnorm.bench.vocabulary import GridSize, Settings
+from driftnorm._internal.options import Options
+from driftnorm.bench.vocabulary import GridSize
 from driftnorm.methods import options_of
 from driftnorm.methods.spec import parse_method
 
@@ -34,7 +35,7 @@ _VALUES: dict[GridSize, dict[str, tuple[Any, ...]]] = {
 }
 
 
-def settings_of(method: str, size: GridSize = "full") -> tuple[Settings, ...]:
+def settings_of(method: str, size: GridSize = "full") -> tuple[Options, ...]:
     """Every setting of a method that is tried; those its own word fixes are left alone.
 
     >>> settings_of("t3a", "short")

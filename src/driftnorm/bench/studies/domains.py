@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from torch import nn
 
@@ -22,22 +22,32 @@ from driftnorm._internal.launch import Launcher, serial
 from driftnorm._internal.processes import WORKER_DIED
 from driftnorm._internal.types import Integers
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.bench.protocol import Protocol, stream_order
-from driftnorm.bench.rows import Cell, Failure, Row, RowStore, environment
+from driftnorm.bench.cell import (
+    Cell,
+    DataId,
+    MethodId,
+    NetworkId,
+    Protocol,
+    Shift,
+    StreamId,
+    Trainer,
+    Training,
+)
+from driftnorm.bench.protocol import stream_order
+from driftnorm.bench.rows import Failure, Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.selection import most_settings, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
-from driftnorm.bench.vocabulary import FIXED_FEATURES, GridSize, Settings
+from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.vocabulary import TARGET, VALIDATION, GridSize
 from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays, evaluation_batches
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
-from driftnorm.training.domains.training import Features
 
 __all__ = ["DomainStudy", "Targets", "TrainedNetwork", "open_trained"]
 
-Part: TypeAlias = Literal["in", "out"]
 Targets: TypeAlias = Literal["all", "selected"]
 
 
@@ -56,9 +66,7 @@ class TrainedNetwork(NamedTuple):
         weight_decay: It was trained with.
         trial_seed: Of the splits.
         digest: First letters of the weights' hash.
-        kind: Architecture, size of the images and how batch norm was trained.
-        averaged: Whether the weights are SWAD's average.
-        features: Whether they were trained, or only the classifier.
+        id: For rows.
     """
 
     path: str
@@ -72,18 +80,12 @@ class TrainedNetwork(NamedTuple):
     weight_decay: float
     trial_seed: int
     digest: str
-    kind: str
-    averaged: bool = False
-    features: Features = "trained"
+    id: NetworkId
 
     @property
     def label(self) -> str:
-        """For rows: algorithm, target, trial, network, weights."""
-        swad = "swad " if self.averaged else ""
-        fixed = FIXED_FEATURES if self.features == "fixed" else ""
-        target = " ".join(self.test_domains)
-        trial = f"trial {self.trial_seed}, {self.kind}@{self.digest}"
-        return f"{swad}{self.algorithm}{fixed} -> {target}, {trial}"
+        """For people: algorithm, target, trial, network, weights."""
+        return self.id.label
 
 
 @lru_cache(maxsize=8)
@@ -97,6 +99,18 @@ def open_trained(path: str) -> TrainedNetwork:
             f"writes files that do."
         )
     training, size = facts["training"], checkpoint.preprocessing.size
+    digest = checkpoint.weights_hash[:8]
+    trained = Training(
+        Trainer(
+            training["algorithm"],
+            facts.get("averaged", False),
+            training.get("features", "trained"),
+        ),
+        tuple(facts["test_domains"]),
+        training["trial_seed"],
+        training["batch_norm"],
+        size,
+    )
     return TrainedNetwork(
         path,
         checkpoint.model,
@@ -108,10 +122,8 @@ def open_trained(path: str) -> TrainedNetwork:
         training["lr"],
         training["weight_decay"],
         training["trial_seed"],
-        checkpoint.weights_hash[:8],
-        f"{training['backbone']} at {size} px, {training['batch_norm']} BN",
-        facts.get("averaged", False),
-        training.get("features", "trained"),
+        digest,
+        NetworkId(training["backbone"], digest, trained),
     )
 
 
@@ -124,9 +136,10 @@ class DomainStudy:
         models: Files of trained networks.
         methods: Words such as ``tent`` or ``gprebn:statistics=source``.
         grid: How many settings are tried; see `grids`.
-        batch_size: Images a batch.
+        batch_size: Images per batch.
         seeds: Of the streams' order.
-        limit: At most so many images of each validation split; the target's is always whole.
+        limit: At most this many images of each stream.
+        validation_limit: At most this many images of each validation split; targets stay whole.
         cache: Folder of decoded images.
         targets: Which settings meet the target: all, or those that a table shows; these are known
             once validation is measured.
@@ -139,11 +152,12 @@ class DomainStudy:
     batch_size: int = 32
     seeds: tuple[int, ...] = (0,)
     limit: int | None = None
+    validation_limit: int | None = None
     cache: str | None = None
     targets: Targets = "all"
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "limit"):
+        for name in ("batch_size", "limit", "validation_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
@@ -191,11 +205,11 @@ class DomainStudy:
         places: dict[tuple[str, str, int], list[Cell]] = defaultdict(list)
         for cell in filterfalse(_is_validation, cells):
             if not store.has(cell):
-                places[cell.method, cell.shift, cell.seed].append(cell)
+                places[cell.method.word, cell.stream.shift, cell.stream.seed].append(cell)
         return [
             cell
             for (method, _, _), own in places.items()
-            for cell in sorted(own, key=lambda cell: -cell.protocol.steps)[
+            for cell in sorted(own, key=lambda cell: -cell.method.steps)[
                 : most_settings(method, known[method], known.get("tent", ()))
             ]
         ]
@@ -204,21 +218,18 @@ class DomainStudy:
         arrays = self.arrays(trained)
         return [
             Cell(
-                study="domains",
-                model=trained.label,
-                shift=f"{domain}/{part}",
-                severity=0,
-                method=str(parse_method(method)),
-                protocol=Protocol(
-                    data=arrays.name,
+                "domains",
+                trained.id,
+                StreamId(
+                    DataId(arrays.name),
+                    (Shift(domain),),
                     count=len(self.positions(arrays, trained, domain, part)),
-                    batch_size=self.batch_size,
+                    split=part,
                     order="shuffled",
-                    steps=self.complete(method, settings, trained).recipe().steps,
-                    seeds=(seed,),
+                    seed=seed,
                 ),
-                seed=seed,
-                options=settings,
+                method_id(parse_method(method), settings),
+                Protocol(self.batch_size),
             )
             for seed in self.seeds
             for domain, part in _streams(trained)
@@ -237,18 +248,22 @@ class DomainStudy:
         return arrays
 
     def positions(
-        self, arrays: DomainArrays, trained: TrainedNetwork, domain: str, part: Part
+        self, arrays: DomainArrays, trained: TrainedNetwork, domain: str, part: str
     ) -> Integers:
         """Which images of a domain a stream has."""
         split = arrays.splits(trained.trial_seed)[arrays.index(domain)]
-        return split.inner if part == "in" else split.out[: self.limit]
+        if part == TARGET:
+            return split.inner[: self.limit]
+        return split.out[: self.limit][: self.validation_limit]
 
-    def complete(self, method: str, settings: Settings, trained: TrainedNetwork) -> MethodSpec:
+    def complete(self, method: MethodId, trained: TrainedNetwork) -> MethodSpec:
         """The method with a setting: rho is a multiple of the rate that the network had."""
-        options: dict[str, Any] = dict(settings)
-        if "rho" in options:
-            options |= {"source_lr": trained.lr, "weight_decay": trained.weight_decay}
-        return parse_method(method).with_defaults(tuple(options.items()))
+        spec = spec_of(method)
+        if "rho" not in dict(method.settings):
+            return spec
+        return spec.with_defaults(
+            (("source_lr", trained.lr), ("weight_decay", trained.weight_decay))
+        )
 
     def run(
         self, store: RowStore, launcher: Launcher = serial, workers: int = 1
@@ -261,12 +276,12 @@ class DomainStudy:
 
 
 def _is_validation(cell: Cell) -> bool:
-    return cell.shift.endswith("/out")
+    return cell.stream.split == VALIDATION
 
 
-def _streams(trained: TrainedNetwork) -> list[tuple[str, Part]]:
-    validation: list[tuple[str, Part]] = [(domain, "out") for domain in trained.trained_on]
-    return [*validation, *((domain, "in") for domain in trained.test_domains)]
+def _streams(trained: TrainedNetwork) -> list[tuple[str, str]]:
+    validation = [(domain, VALIDATION) for domain in trained.trained_on]
+    return [*validation, *((domain, TARGET) for domain in trained.test_domains)]
 
 
 class Task(NamedTuple):
@@ -301,14 +316,14 @@ def measure(task: Task) -> Row | Failure:
     try:
         trained = open_trained(task.model)
         arrays = study.arrays(trained)
-        domain, part = cell.shift.rsplit("/", 1)
+        (domain,), part = (shift.name for shift in cell.stream.shifts), cell.stream.split
         array = arrays.domains[arrays.index(domain)]
-        positions = study.positions(arrays, trained, domain, part)  # type: ignore[arg-type]
-        positions = positions[stream_order(len(positions), cell.seed)]
+        positions = study.positions(arrays, trained, domain, part)
+        positions = positions[stream_order(len(positions), cell.stream.seed)]
         stream = evaluation_batches(array, positions, study.batch_size)
-        method = study.complete(cell.method, cell.options, trained)
+        method = study.complete(cell.method, trained)
         adapter = RecipeAdapter(
-            trained.network, method.recipe(), method=method.name, guard="off", seed=cell.seed
+            trained.network, method.recipe(), method=method.name, guard="off", seed=cell.stream.seed
         )
         about = {"content": arrays.content, **({"note": arrays.note} if arrays.note else {})}
         if not _is_validation(cell):

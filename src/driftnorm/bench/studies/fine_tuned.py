@@ -16,7 +16,8 @@ from typing import NamedTuple
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm._internal.launch import Launcher, serial
 from driftnorm._internal.processes import WORKER_DIED
-from driftnorm.bench.rows import Cell, Failure, Row, RowStore
+from driftnorm.bench.cell import Cell, Trainer, Training
+from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.studies.corruptions import Study
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.methods.spec import parse_method
@@ -69,8 +70,19 @@ class FineTunedStudy:
             model=str(self.tuning.file(left_out)),
             weights=None,
             corruptions=(left_out,),
+            training=self._training(left_out),
             name=FINE_TUNED,
         )
+
+    def _training(self, left_out: str) -> Training:
+        tuning = self.tuning
+        settings = (
+            ("epochs", tuning.optimization.epochs),
+            ("images", tuning.images),
+            ("learning_rate", tuning.optimization.learning_rate),
+            ("seed", tuning.seed),
+        )
+        return Training(Trainer("fine-tuning"), (left_out,), settings=settings)
 
     def cells(self) -> list[Cell]:
         """All measurements whose networks are there."""

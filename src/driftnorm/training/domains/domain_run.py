@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from driftnorm._internal.files import write_atomically
+from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm._internal.types import Integers
 from driftnorm.images.domains.domain_arrays import (
     EVALUATION_BATCH,
@@ -30,7 +31,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibat
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD, reestimate_statistics
 from driftnorm.training.domains.backbones import backbone
-from driftnorm.training.domains.file_names import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.training.domains.minibatches import Batches
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState

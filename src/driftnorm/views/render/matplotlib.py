@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.views.colours import colours_of
 from driftnorm.views.figure import Figure
+from driftnorm.views.palette import colours_of
 
 __all__ = ["FORMS", "draw"]
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from driftnorm.views.palette import slot_classes
 from driftnorm.views.report.markup import Markup, joined, tag
-from driftnorm.views.report.palette import slot_classes
 
 __all__ = [
     "Bar",

@@ -45,10 +45,10 @@ def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str,
     pairs = [(row, own[stream_of(row)]) for row in group.of(reference)]
     pairs = [pair for pair in pairs if _shown(*pair, exhibits) is not None]
     order = {shift: place for place, shift in enumerate(group.shifts)}
-    pairs.sort(key=lambda pair: (-pair[0].cell.severity, order.get(pair[0].cell.shift, -1)))
+    pairs.sort(key=lambda pair: (-pair[0].severity, order.get(pair[0].shift, -1)))
     changes: dict[str, list[_Change]] = defaultdict(list)
     for pair in pairs:
-        changes[pair[0].cell.shift] += _changes(*pair, exhibits)
+        changes[pair[0].shift] += _changes(*pair, exhibits)
     seen = sum(len(adapted.metrics["answers"]) for _, adapted in pairs)
     every = [change for own in changes.values() for change in own]
     in_turn = [each for each in chain.from_iterable(zip_longest(*changes.values())) if each]
@@ -69,7 +69,7 @@ def _changes(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> lis
     answers = zip(source.metrics["answers"], adapted.metrics["answers"], strict=True)
     for at, (before, after) in enumerate(answers):
         if before != after:
-            given = {source.cell.method: before, adapted.cell.method: after}
+            given = {source.method: before, adapted.method: after}
             right = (answer == shown.labels[at] for answer in (before, after))
             found.append(_Change(_example(source, shown, at, given), *right))
     random.Random(0).shuffle(found)  # the first ones were met before much was adapted
@@ -102,7 +102,7 @@ def _shown(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> Exhib
 
 def _example(row: Row, shown: Exhibits, at: int, answers: Mapping[str, int]) -> Example:
     cell = row.cell
-    stream = f"{cell.shift} {cell.severity}" if cell.severity else cell.shift
+    stream = f"{cell.stream.shift} {cell.stream.severity or ''}".strip()
     return Example(
         f"{stream}, {shown.names[at]}",
         shown.images[at],

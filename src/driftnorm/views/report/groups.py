@@ -10,19 +10,17 @@ from itertools import product
 
 import numpy as np
 
-from driftnorm.bench.metrics import Interval, paired_interval
-from driftnorm.bench.protocol import together
-from driftnorm.bench.rows import Cell, Failure, Row
-from driftnorm.methods import METHODS
+from driftnorm.bench.cell import CLEAN, Cell
+from driftnorm.bench.metrics import Interval
+from driftnorm.bench.protocol import protocol_text
+from driftnorm.bench.rows import Failure, Row
+from driftnorm.bench.vocabulary import METHOD_ORDER
 from driftnorm.shifts import CORRUPTIONS
-from driftnorm.views.compare import methods_of, right_by_image, stream_of
+from driftnorm.views.compare import methods_of, paired_change, stream_of
 
-__all__ = ["CLEAN", "Group", "group_rows", "mean_of", "shared_rows"]
+__all__ = ["Group", "group_rows", "mean_of", "shared_rows"]
 
-CLEAN = "clean"
-"""The shift of streams that are not shifted."""
-
-_RANK = {name: rank for rank, name in enumerate(METHODS)}
+_RANK = {name: rank for rank, name in enumerate(METHOD_ORDER)}
 
 
 def mean_of(rows: Iterable[Row], metric: str) -> float | None:
@@ -35,7 +33,7 @@ def shared_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows of those streams that every method met, so that means are over the same images."""
     met: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for row in rows:
-        met[row.cell.method].add(stream_of(row))
+        met[row.method].add(stream_of(row))
     common = set.intersection(*met.values()) if met else set()
     return [row for row in rows if stream_of(row) in common]
 
@@ -64,27 +62,27 @@ class Group:
     @cached_property
     def shifts(self) -> list[str]:
         """The shifts without the clean data, common corruptions in their usual order."""
-        found = sorted({row.cell.shift for row in self.rows} - {CLEAN})
+        found = sorted({row.shift for row in self.rows} - {CLEAN})
         usual = [shift for shift in CORRUPTIONS if shift in found]
         return usual if len(usual) == len(found) else found
 
     @cached_property
     def measured(self) -> list[Row]:
         """The rows that means are taken of: streams that every method met, shifted if any are."""
-        shifted = [row for row in self.rows if row.cell.shift != CLEAN]
+        shifted = [row for row in self.rows if row.shift != CLEAN]
         return shared_rows(shifted or self.rows)
 
     @cached_property
     def models(self) -> list[str]:
         """The networks; several where each target has its own."""
-        return sorted({row.cell.model for row in self.rows})
+        return sorted({row.network for row in self.rows})
 
     @property
     def title(self) -> str:
         """The data and the network, and what else is needed to tell it from other groups."""
         cell = self.rows[0].cell
-        name = self.models[0] if len(self.models) == 1 else _architecture(cell)
-        return ", ".join(filter(None, (cell.protocol.data, name, self.apart)))
+        name = self.models[0] if len(self.models) == 1 else cell.network.name
+        return ", ".join(filter(None, (cell.stream.data.label, name, self.apart)))
 
     @property
     def order(self) -> tuple[str, str, int, str]:
@@ -95,13 +93,13 @@ class Group:
     @property
     def kind(self) -> str:
         """What the streams differ in."""
-        return "shift" if any(row.cell.severity for row in self.rows) else "domain"
+        return "shift" if any(row.severity for row in self.rows) else "domain"
 
     @property
     def traits(self) -> dict[str, str]:
         """What may tell it from groups of the same data and network."""
-        levels = sorted({row.cell.severity for row in self.rows} - {0})
-        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.options})
+        levels = sorted({row.severity for row in self.rows} - {0})
+        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings})
         protocol = self.rows[0].cell.protocol
         several = len(levels) > 1
         return {
@@ -112,6 +110,7 @@ class Group:
             else "".join(f"severity {level}" for level in levels),
             "reset": f"reset {protocol.reset}",
             "predict": f"scored {protocol.predict} the update",
+            "guard": f"guard {protocol.guard}",
             "steps": ", ".join(options),
         }
 
@@ -123,21 +122,18 @@ class Group:
     def protocol_lines(self) -> list[str]:
         """How the numbers were measured; one line a stream length, as target domains differ."""
         lines = []
-        for count in sorted({row.cell.protocol.count for row in self.rows}):
-            cells = [row.cell for row in self.rows if row.cell.protocol.count == count]
-            protocol = together(cell.protocol for cell in cells)
-            levels, seeds = {c.severity for c in cells} - {0}, {c.seed for c in cells}
-            both = replace(protocol, severities=tuple(sorted(levels)), seeds=tuple(sorted(seeds)))
-            lines.append(both.text())
+        for count in sorted({row.cell.stream.count for row in self.rows}):
+            own = (row.cell for row in self.rows if row.cell.stream.count == count)
+            lines.append(protocol_text(own))
         return lines
 
     def of(self, method: str, rows: Sequence[Row] | None = None) -> list[Row]:
         """The method's rows among the given ones, or among those that means are taken of."""
-        return [r for r in (self.measured if rows is None else rows) if r.cell.method == method]
+        return [r for r in (self.measured if rows is None else rows) if r.method == method]
 
     def of_shift(self, shift: str) -> list[Row]:
         """All rows of a shift."""
-        return [row for row in self.rows if row.cell.shift == shift]
+        return [row for row in self.rows if row.shift == shift]
 
     def error(self, method: str) -> float | None:
         """Mean error in % over the streams of `measured`."""
@@ -150,16 +146,12 @@ class Group:
         pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
         if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
             return None
-        gains = [
-            right_by_image(base).astype(np.float64) - right_by_image(mine) for base, mine in pairs
-        ]
-        shown = [_images_of(base) for base, _ in pairs]
-        return Interval(*(100 * value for value in paired_interval(gains, shown)))
+        return paired_change(pairs)
 
     def missing(self) -> dict[str, list[str]]:
         """Streams that other methods met and this one did not, by method."""
         streams = sorted({stream_of(row) for row in self.rows})
-        done = {(row.cell.method, stream_of(row)) for row in self.rows}
+        done = {(row.method, stream_of(row)) for row in self.rows}
         lacking: dict[str, list[str]] = defaultdict(list)
         for method, stream in product(self.methods, streams):
             if (method, stream) not in done:
@@ -175,16 +167,16 @@ def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Gr
     met by two of them: a domain benchmark has another network for every target.
     """
     groups = []
-    for together_ in _split(rows, lambda cell: (_architecture(cell), *_setting(cell))):
-        streams = [(r.cell.method, stream_of(r), r.cell.options) for r in together_]
+    for together_ in _split(rows, lambda cell: (cell.network.name, *_setting(cell))):
+        streams = [(r.method, stream_of(r), r.cell.method.settings) for r in together_]
         networks = (
-            _split(together_, lambda cell: cell.model)
+            _split(together_, lambda cell: cell.network.label)
             if len(set(streams)) < len(streams)
             else [together_]
         )
         for own in networks:
             for part in (part for tuned in _tuned(own) for part in _by_severities(tuned)):
-                last = {(row.cell.method, stream_of(row)): row for row in part}
+                last = {(row.method, stream_of(row)): row for row in part}
                 once = tuple(last.values())
                 groups.append(Group(once, _failures_of(once, failures), len(part) - len(once)))
     return _told_apart(sorted(groups, key=lambda group: group.order))
@@ -199,18 +191,16 @@ def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Ro
 
 def _setting(cell: Cell) -> tuple[Hashable, ...]:
     """What must agree besides the network; target domains have as many images as they have."""
-    protocol = cell.protocol
-    is_domain = cell.shift != CLEAN and cell.severity == 0
-    own = (protocol.data, protocol.batch_size, protocol.reset, protocol.predict)
-    return (cell.study, *own, None if is_domain else protocol.count)
+    count = cell.stream.count if cell.stream.has_severity else None
+    return (cell.study, cell.stream.data, cell.protocol, count)
 
 
 def _tuned(rows: list[Row]) -> list[list[Row]]:
     """One part for each way in which methods were optimised; the others belong to every part."""
-    ways = list(dict.fromkeys(row.cell.options for row in rows if row.cell.options))
+    ways = list(dict.fromkeys(row.cell.method.settings for row in rows if row.cell.method.settings))
     if len(ways) < 2:
         return [rows]
-    return [[row for row in rows if row.cell.options in ((), way)] for way in ways]
+    return [[row for row in rows if row.cell.method.settings in ((), way)] for way in ways]
 
 
 def _by_severities(rows: list[Row]) -> list[list[Row]]:
@@ -220,8 +210,8 @@ def _by_severities(rows: list[Row]) -> list[list[Row]]:
     """
     met: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        if row.cell.shift != CLEAN:
-            met[row.cell.method].add(row.cell.severity)
+        if row.shift != CLEAN:
+            met[row.method].add(row.severity)
     common = frozenset(set.intersection(*met.values())) if met else frozenset[int]()
     if not common or all(levels == common for levels in met.values()):
         return [rows]
@@ -229,8 +219,8 @@ def _by_severities(rows: list[Row]) -> list[list[Row]]:
     for levels in {common, *map(frozenset, met.values())}:
         methods = {method for method, own in met.items() if own >= levels}
         if len(methods) > 1:
-            of = [row for row in rows if row.cell.method in methods]
-            parts.append([r for r in of if r.cell.shift == CLEAN or r.cell.severity in levels])
+            of = [row for row in rows if row.method in methods]
+            parts.append([r for r in of if r.shift == CLEAN or r.severity in levels])
     return parts
 
 
@@ -246,19 +236,9 @@ def _told_apart(groups: list[Group]) -> list[Group]:
 
 
 def _failures_of(rows: Sequence[Row], failures: Sequence[Failure]) -> tuple[Failure, ...]:
-    known = {(row.cell.model, _setting(row.cell)) for row in rows}
-    return tuple(f for f in failures if (f.cell.model, _setting(f.cell)) in known)
-
-
-def _architecture(cell: Cell) -> str:
-    return cell.model.split("@")[0]
+    known = {(row.network, _setting(row.cell)) for row in rows}
+    return tuple(f for f in failures if (f.cell.network.label, _setting(f.cell)) in known)
 
 
 def _method_rank(method: str) -> tuple[int, str]:
     return _RANK.get(method.split(":")[0], len(_RANK)), method
-
-
-def _images_of(row: Row) -> Hashable:
-    """Corruptions are of the same images; a domain has its own, and so has a split of the demo."""
-    cell = row.cell
-    return cell.shift if cell.study == "domains" else cell.seed if cell.study == "demo" else None

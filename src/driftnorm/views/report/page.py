@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from driftnorm._version import __version__
+from driftnorm.views.palette import palette_css, slots_of
 from driftnorm.views.report.gather import Gathered, gather
 from driftnorm.views.report.groups import Group, group_rows
 from driftnorm.views.report.markup import Markup, tag, verbatim
-from driftnorm.views.report.palette import looks_of
 from driftnorm.views.report.run_section import run_section, run_series
 from driftnorm.views.report.sections import group_section
 from driftnorm.views.report.tabulate import table_html
@@ -43,7 +43,7 @@ def page(found: Gathered) -> str:
         raise ValueError(
             "`rows` has no row of a target domain yet; finish `driftnorm bench domains` first."
         )
-    slots = looks_of(
+    slots = slots_of(
         [
             *(method for group in groups for method in group.methods),
             *(name for run in runs for name in run_series(run)),
@@ -115,7 +115,7 @@ def _overview(groups: Sequence[Group]) -> Markup | None:
 
 def _document(title: str, main: Markup) -> str:
     assets = files("driftnorm.views.report") / "assets"
-    style = (assets / "report.css").read_text(encoding="utf-8")
+    style = palette_css() + (assets / "report.css").read_text(encoding="utf-8")
     script = (assets / "report.js").read_text(encoding="utf-8")
     # Only this style and this script may run, and nothing may be loaded, whatever the data hold.
     policy = (

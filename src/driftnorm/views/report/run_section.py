@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from driftnorm.bench.metrics import pooled_bins
 from driftnorm.views.report.charts import (
     Bar,
     Series,
@@ -20,7 +21,7 @@ from driftnorm.views.report.examples import Example, example_figures
 from driftnorm.views.report.gather import RUN_FILE, Run
 from driftnorm.views.report.heat import heat_grid, heat_map
 from driftnorm.views.report.markup import Markup, tag
-from driftnorm.views.report.sections import chart_grid, mean_along, merged_bins
+from driftnorm.views.report.sections import chart_grid, mean_along
 from driftnorm.views.report.tabulate import table_html
 from driftnorm.views.report.verdicts import run_verdict
 from driftnorm.views.table import Column, Table
@@ -144,7 +145,7 @@ def _stream(run: Run, slots: Mapping[str, int]) -> Markup | None:
 
 def _reliability(run: Run, slots: Mapping[str, int]) -> Markup | None:
     charts = [
-        reliability_chart(name, slots[name], merged_bins([bins]))
+        reliability_chart(name, slots[name], pooled_bins([bins]))
         for name, bins in _by_network(run, "reliability").items()
     ]
     note = "On the dashed line, confidence is what it says; below it, the network is too sure."

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from driftnorm.bench.cell import CLEAN
+from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
 from driftnorm.views.report.charts import (
@@ -19,18 +21,17 @@ from driftnorm.views.report.charts import (
     reliability_chart,
 )
 from driftnorm.views.report.examples import example_figures, group_examples
-from driftnorm.views.report.groups import CLEAN, Group, mean_of, shared_rows
+from driftnorm.views.report.groups import Group, mean_of, shared_rows
 from driftnorm.views.report.heat import heat_grid
 from driftnorm.views.report.markup import Markup, prose, tag
 from driftnorm.views.report.tabulate import paper_tables, shift_table, summary_table, table_html
 from driftnorm.views.report.verdicts import group_verdict
 
-__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share", "merged_bins"]
+__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share"]
 
 _MOST_POINTS = 60  # a line with more is averaged in blocks, or it is a carpet
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
-_BINS = 15  # as `driftnorm.bench.metrics.reliability` has them
 
 
 def group_section(
@@ -116,20 +117,9 @@ def _full_batches(row: Row) -> list[float]:
     return errors[:-1] if len(errors) > 1 and 0 < rest < size / 2 else errors
 
 
-def merged_bins(
-    streams: Sequence[Sequence[Sequence[float]]],
-) -> list[tuple[float, float, float]]:
-    """Reliability bins of several streams as those of one: count, mean confidence, accuracy."""
-    sums = np.zeros((_BINS, 3))
-    for count, trust, hits in (one for stream in streams for one in stream):
-        index = min(max(int(np.ceil(trust * _BINS)) - 1, 0), _BINS - 1)
-        sums[index] += count, count * trust, count * hits
-    return [(n, trust / n, hits / n) for n, trust, hits in sums.tolist() if n]
-
-
 def _protocol(group: Group) -> Markup:
     cell = group.rows[0].cell
-    options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.options})
+    options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.method.settings})
     notes = sorted({str(row.metrics["note"]) for row in group.rows if "note" in row.metrics})
     again = f"; {group.replaced:,} others of the same streams are left out" * bool(group.replaced)
     places = sorted(
@@ -162,7 +152,7 @@ def _unfinished(group: Group) -> Markup | None:
         listed = ", ".join(streams[:_NAMED])
         lines.append(f"{method} lacks {len(streams)} streams: {listed}{more}.")
     for cell, error in group.failures:
-        lines.append(f"{cell.method} failed on {cell.shift} {cell.severity or ''}: {error}")
+        lines.append(f"{cell.method.word} failed on {cell.stream.label}: {error}")
     if not lines:
         return None
     items = tag("ul", *(tag("li", line) for line in lines))
@@ -198,7 +188,7 @@ def _bars(group: Group, slots: Mapping[str, int]) -> Markup | None:
 
 
 def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
-    levels = sorted({row.cell.severity for row in group.rows})
+    levels = sorted({row.severity for row in group.rows})
     if len(levels) < 2:
         return None
     names = {float(level): "clean" if level == 0 else str(level) for level in levels}
@@ -211,9 +201,7 @@ def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
         series = []
         for method, slot in slots.items():
             own = group.of(method, rows)
-            means = {
-                level: _percent([r for r in own if r.cell.severity == level]) for level in levels
-            }
+            means = {level: _percent([r for r in own if r.severity == level]) for level in levels}
             points = [(float(level), mean) for level, mean in means.items() if mean is not None]
             series.append(Series(method, slot, points))
         charts.append(line_chart(title, series, ("severity", "error, %"), names))
@@ -239,7 +227,7 @@ def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
 def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
     charts = []
     for method, slot in slots.items():
-        bins = merged_bins([row.metrics.get("reliability", []) for row in group.of(method)])
+        bins = pooled_bins([row.metrics.get("reliability", []) for row in group.of(method)])
         if bins:
             charts.append(reliability_chart(method, slot, bins))
     note = "On the dashed line, confidence is what it says; below it, the network is too sure."

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import change_text, in_order, stream_of
-from driftnorm.views.report.groups import CLEAN, Group, mean_of, shared_rows
+from driftnorm.views.palette import slot_classes
+from driftnorm.views.report.groups import Group, mean_of, shared_rows
 from driftnorm.views.report.markup import Markup, breakable, prose, tag
-from driftnorm.views.report.palette import slot_classes
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
@@ -22,7 +23,7 @@ _LAST = "mean"  # a row of this name sums the others up, and stays below them
 
 def summary_table(group: Group) -> Table:
     """One line a method: error, change against the reference, likelihood, calibration, alarms."""
-    clean = shared_rows([row for row in group.rows if row.cell.shift == CLEAN])
+    clean = shared_rows([row for row in group.rows if row.shift == CLEAN])
     # Benchmarks run without the guard, and no alarm then says nothing.
     guarded = any(row.metrics.get("alarms", 0) for row in group.rows)
     lines: list[tuple[str | float | None, ...]] = []
@@ -59,7 +60,7 @@ def summary_table(group: Group) -> Table:
 def shift_table(group: Group) -> Table:
     """One line a method, one column a shift."""
     by_shift = {
-        shift: shared_rows([row for row in group.rows if row.cell.shift == shift])
+        shift: shared_rows([row for row in group.rows if row.shift == shift])
         for shift in group.shifts
     }
     lines: list[tuple[str | float | None, ...]] = []
@@ -74,10 +75,10 @@ def shift_table(group: Group) -> Table:
 
 def paper_tables(group: Group) -> list[Table]:
     """The tables of the paper for which a benchmark group has all that is needed."""
-    if group.rows[0].cell.study != "robustness" or not all(r.cell.severity for r in group.rows):
+    if group.rows[0].cell.study != "robustness" or not all(r.severity for r in group.rows):
         return []
     names = ["detailed", "intro", "ablation", "half-target"]
-    if "imagenet" in group.rows[0].cell.protocol.data:
+    if "imagenet" in group.rows[0].cell.stream.data.name:
         names.append("imagenet")
     rows = in_order(group.rows, group.methods)
     tables = []
@@ -152,7 +153,7 @@ def _sort_key(value: str | float | None) -> str:
 
 def _note(group: Group) -> str:
     streams = {stream_of(row) for row in group.measured}
-    every = {stream_of(row) for row in group.rows if row.cell.shift != CLEAN} or streams
+    every = {stream_of(row) for row in group.rows if row.shift != CLEAN} or streams
     if not streams:
         return "No stream was met by every method, so there is no mean to compare."
     kind = "shifted streams" if group.shifts else "streams"

@@ -7,16 +7,18 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from driftnorm.bench.rows import Cell, Failure, Row
+from driftnorm.bench.cell import Cell, NetworkId
+from driftnorm.bench.rows import Failure, Row
 from driftnorm.bench.selection import select_setting
+from driftnorm.bench.vocabulary import TARGET
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.domains import DOMAIN_VIEWS, trained_by
+from driftnorm.views.domain_rows import training_of
+from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.table import Table
 
 __all__ = ["compared_failures", "compared_rows", "domain_tables"]
 
 _STUDY = "domains"
-_TARGET = "/in"  # the split of the target that is scored
 _NOTE = (
     "Streams are the target domains' scored splits, seeds are the networks' trials; the setting of "
     "each method was selected on the training domains' held-out splits."
@@ -28,7 +30,9 @@ def compared_rows(rows: Sequence[Row]) -> list[Row]:
     settings: dict[Hashable, list[Row]] = defaultdict(list)
     for row in filter(_is_domains, rows):
         cell = row.cell
-        settings[cell.model, cell.method, cell.protocol.data, cell.protocol.batch_size].append(row)
+        settings[
+            cell.network.label, cell.method.word, cell.stream.data.label, cell.protocol.batch_size
+        ].append(row)
     chosen: list[Row] = []
     for own in settings.values():
         with suppress(MixedRowsError):  # validation is not finished: there is no setting to show
@@ -36,7 +40,7 @@ def compared_rows(rows: Sequence[Row]) -> list[Row]:
     targets = [
         Row(_compared(row), {**row.metrics, "note": _NOTE}, row.environment)
         for row in chosen
-        if row.cell.shift.endswith(_TARGET)
+        if row.cell.stream.split == TARGET
     ]
     return [row for row in rows if not _is_domains(row)] + targets
 
@@ -50,7 +54,7 @@ def domain_tables(rows: Sequence[Row]) -> list[Table]:
     """The study's own tables, one of each for every data set and batch size."""
     parts: dict[Hashable, list[Row]] = defaultdict(list)
     for row in filter(_is_domains, rows):
-        parts[row.cell.protocol.data, row.cell.protocol.batch_size].append(row)
+        parts[row.cell.stream.data.label, row.cell.protocol.batch_size].append(row)
     tables = []
     for own in parts.values():
         for view in DOMAIN_VIEWS.values():
@@ -68,11 +72,11 @@ def _is_domains(found: Row | Failure) -> bool:
 def _compared(found: Row | Failure) -> Cell:
     """A network for each target counts as one, its algorithm; a trial as a seed."""
     cell = found.cell
-    algorithm, trial = trained_by(Row(cell, {}))
+    training = training_of(Row(cell, {}))
+    seed = (training.trial or 0) + 1000 * cell.stream.seed  # orders of one trial stay apart
     return replace(
         cell,
-        model=algorithm,
-        shift=cell.shift.removesuffix(_TARGET),
-        seed=trial + 1000 * cell.seed,  # orders of one trial stay apart
-        options=(),
+        network=NetworkId(training.trainer.label),
+        stream=replace(cell.stream, seed=seed),
+        method=replace(cell.method, settings=()),
     )

@@ -1,4 +1,4 @@
-"""What the files of a training are called."""
+"""What the files of a training are called: written by trainings, looked for by views."""
 
 from __future__ import annotations
 

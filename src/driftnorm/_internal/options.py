@@ -1,0 +1,43 @@
+"""Options as people write them, ``theta=0.5,statistics=source``, and as values; no torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+__all__ = ["Options", "options_text", "read_options"]
+
+Options: TypeAlias = tuple[tuple[str, Any], ...]
+"""Names with values that can be written down: numbers, text, truth values."""
+
+
+def read_options(words: Iterable[str]) -> Options:
+    """Read ``key=value`` words: numbers, truth values, else text; sorted by key.
+
+    >>> read_options(["theta=0.5", "statistics=source"])
+    (('statistics', 'source'), ('theta', 0.5))
+    """
+    options = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"expected an option as `key=value`, got {word!r}.")
+        options.append((key.strip(), _read(value.strip())))
+    return tuple(sorted(options))
+
+
+def options_text(options: Options) -> str:
+    """The inverse of `read_options`, as one word.
+
+    >>> options_text((("statistics", "source"), ("theta", 0.5)))
+    'statistics=source,theta=0.5'
+    """
+    return ",".join(f"{key}={value}" for key, value in options)
+
+
+def _read(value: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value  # plain text, such as statistics=source
