@@ -148,7 +148,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminate)
     try:
         try:
-            app(take_imports(sys.argv[1:]), exit_on_error=False, print_error=False)
+            sys.argv[1:] = take_imports(sys.argv[1:])
+            app(exit_on_error=False, print_error=False)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has had enough
