@@ -246,7 +246,7 @@ def test_a_factory_without_constants_is_refused(data: str, networks: str, tmp_pa
         study(data, "source", model=f"{networks}:ten").cells()
     one = study(data, "source", model=f"{networks}:ten", **AS_IT_IS).cells()[0]
     other = study(data, "source", model=f"{networks}:ten", mean=(0.5,) * 3, std=(0.2,) * 3)
-    assert one.model != other.cells()[0].model
+    assert one.network != other.cells()[0].network
     with pytest.raises(ValueError, match=r"shown as they are: 32 x 32 pixels, got 224"):
         study(data, "source", model=f"{networks}:ten", **AS_IT_IS, size=224).cells()
 
