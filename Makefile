@@ -67,7 +67,7 @@ lint: $(STAMPS)/dev ## Check style
 	@$(BIN)/ruff check && $(BIN)/ruff format --check
 
 types: $(STAMPS)/dev ## Check types
-	@$(BIN)/mypy
+	@$(BIN)/mypy && $(BIN)/mypy --config-file tests/mypy.ini
 
 bench: $(STAMPS)/dev ## Measure speed and memory of every method (about 40 minutes of an idle machine)
 	@$(BIN)/python benchmarks/speed.py

@@ -31,9 +31,9 @@ def draw_pictures(root: Path) -> None:
             (root / domain / name).mkdir(parents=True)
             for number in range(60):
                 stripes = (np.arange(SIDE) + rng.integers(4)) // 2 % 2 * contrast
-                page = np.tile(stripes, (SIDE, 1))
-                page = ground + (page if name == "along" else page.T)
-                page = page[..., None] + rng.normal(0, 6, (SIDE, SIDE, 3))
+                lines = np.tile(stripes, (SIDE, 1))
+                paper = ground + (lines if name == "along" else lines.T)
+                page = paper[..., None] + rng.normal(0, 6, (SIDE, SIDE, 3))
                 picture = Image.fromarray(page.clip(0, 255).astype(np.uint8))
                 picture.save(root / domain / name / f"{number}.png")
 
@@ -44,8 +44,9 @@ with tempfile.TemporaryDirectory() as folder:
     domains = open_domains(f"{folder}/pictures")
     # One worker is this process; with more, guard the script with `if __name__ == "__main__":`.
     arrays = cached_arrays(domains, SIDE, folder=f"{folder}/cache", workers=1)
-    settings = {"backbone": "mnist-bn", "batch_norm": "trained", "steps": 40, "lr": 1e-3}
-    plan = DomainTraining("erm", ("faint",), batch_size=8, evaluate_every=20, **settings)
+    plan = DomainTraining(
+        "erm", ("faint",), "mnist-bn", "trained", steps=40, evaluate_every=20, batch_size=8, lr=1e-3
+    )
     plan.run(arrays, Path(folder) / "run")
     trained = open_trained(f"{folder}/run/{BEST}")
     print(f"trained on {', '.join(trained.trained_on)}; never saw {trained.test_domains[0]}")

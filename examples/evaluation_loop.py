@@ -4,6 +4,8 @@ Run it with ``python examples/evaluation_loop.py``. A method that takes gradient
 inference mode too, and in the ``test_step`` of a Lightning module, which runs in it.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -12,11 +14,6 @@ import driftnorm
 from driftnorm.bench.studies.digit_shifts import SHIFTS
 from driftnorm.bench.studies.digits import normalized, train
 from driftnorm.images.embedded_digits import split_digits
-
-try:
-    from torchmetrics.classification import MulticlassAccuracy
-except (ImportError, RuntimeError):  # the latter: torchvision's CUDA wheel beside a CPU torch
-    MulticlassAccuracy = None
 
 
 class Counter:
@@ -35,10 +32,17 @@ class Counter:
         return self.right / self.seen
 
 
+def new_metric() -> Any:
+    try:
+        from torchmetrics.classification import MulticlassAccuracy
+    except (ImportError, RuntimeError):  # the latter: torchvision's CUDA wheel beside a CPU torch
+        return Counter()
+    return MulticlassAccuracy(num_classes=10, average="micro")
+
+
 @torch.inference_mode()
 def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]]) -> float:
-    known = MulticlassAccuracy is not None
-    metric = MulticlassAccuracy(num_classes=10, average="micro") if known else Counter()
+    metric = new_metric()
     for images, labels in loader:
         metric.update(model(images), labels)
     return float(metric.compute())
@@ -49,8 +53,7 @@ clean, test = split_digits(seed=0)
 network = train(clean, seed=0, epochs=10)  # any trained network
 shifted = normalized(SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0)))
 loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=100)
-
-print("counted by", "a plain counter" if MulticlassAccuracy is None else "torchmetrics")
+print("counted by", "a plain counter" if isinstance(new_metric(), Counter) else "torchmetrics")
 print(f"source   {100 * accuracy(network, loader):.1f} %")
 for method in ("bn", "gprebn"):
     print(f"{method:<8} {100 * accuracy(driftnorm.adapt(network, method), loader):.1f} %")

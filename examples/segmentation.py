@@ -43,7 +43,7 @@ optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
 for _ in range(60):
     images, labels = scene(16, generator)
     optimizer.zero_grad()
-    F.cross_entropy(network(images), labels).backward()
+    torch.autograd.backward(F.cross_entropy(network(images), labels))
     optimizer.step()
 network.eval()
 
@@ -53,4 +53,5 @@ model = driftnorm.adapt(network, "gprebn")
 print(f"source on clean pictures {100 * pixel_accuracy(network, clean):.1f} %")
 print(f"source on dim ones       {100 * pixel_accuracy(network, dim):.1f} %")
 print(f"gprebn on dim ones       {100 * pixel_accuracy(model, dim):.1f} %")
+assert model.last is not None
 print(f"answers {tuple(model(dim[0][0]).shape)}, {model.last.status}, loss {model.last.loss:.3f}")

@@ -29,7 +29,8 @@ class Service:
 
     def answer(self, images: Tensor) -> list[int]:
         """Predict classes, and adapt."""
-        return self.model(normalized(images)).argmax(1).tolist()
+        classes: list[int] = self.model(normalized(images)).argmax(1).tolist()
+        return classes
 
     def save(self) -> None:
         """Under another name first: a crash in the middle leaves the old state."""
@@ -41,7 +42,7 @@ class Service:
 torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
 network = train(clean, seed=0, epochs=10)  # any trained network
-foggy = SHIFTS["fog"](test.images, 1, torch.Generator().manual_seed(0)).split(100)
+foggy = torch.split(SHIFTS["fog"](test.images, 1, torch.Generator().manual_seed(0)), 100)
 with tempfile.TemporaryDirectory() as folder:
     service = Service(network, Path(folder) / "stream.safetensors")
     for number, request in enumerate(foggy[:6]):

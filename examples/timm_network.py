@@ -27,6 +27,7 @@ for batch in batches:
     logits = model(batch)
 
 print(model)
+assert model.last is not None
 print(f"answers {tuple(logits.shape)}, entropy {model.last.entropy:.2f} of its maximum")
 with torch.no_grad():
     difference = (model.bake()(batch) - model.freeze()(batch)).abs().max()

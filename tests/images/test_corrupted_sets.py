@@ -173,7 +173,7 @@ def test_pictures_in_the_layout_of_imagenet_c(tmp_path) -> None:
     inner = ["n01/a.JPEG", "n01/b.JPEG", "n02/c.JPEG"]
     assert files.keys() == {"driftnorm.json"} | {
         f"{corruption}/{severity}/{name}"
-        for corruption in options["corruptions"]
+        for corruption in ("shot_noise", "pixelate")
         for severity in (1, 4)
         for name in inner
     }

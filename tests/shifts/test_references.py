@@ -242,8 +242,8 @@ def elastic_transform(x, draws, scale, amplitude, smoothing, jitter):
     )
     result = np.zeros(x.shape)
     for row, column in np.ndindex(HEIGHT, WIDTH):
-        place = row + down[row, column], column + right[row, column]
-        result[row, column] = read(warped, *place, "reflect")
+        down_there, right_there = row + down[row, column], column + right[row, column]
+        result[row, column] = read(warped, down_there, right_there, "reflect")
     return result
 
 

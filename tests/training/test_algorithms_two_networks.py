@@ -69,7 +69,7 @@ def test_mtl(reading: str, mode: str) -> None:
     memory = [torch.zeros(5, dtype=torch.float64) for _ in range(DOMAINS)]
 
     def literal(step: int) -> dict[str, float]:
-        loss = 0
+        loss = torch.zeros((), dtype=torch.float64)
         for domain, own in enumerate(domain_batch(step).minibatches):
             features = numbers.features(own.images, mode == "trained")
             embedding = 0.7 * sum(features) / len(features) + 0.3 * memory[domain]
@@ -683,6 +683,6 @@ def test_the_memory_layout_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [MTL, ARM, SagNet])
-def test_unknown_readings_are_refused(kind: type[Algorithm]) -> None:
+def test_unknown_readings_are_refused(kind: Callable[..., Algorithm]) -> None:
     with pytest.raises(ValueError, match="`reading` must be one of"):
         kind(domain_network(), DOMAINS, reading="folklore")

@@ -53,7 +53,7 @@ def new_state(optimizer: str = "sgd", rate: float = 0.1) -> TrainState:
         )
     if optimizer == "adam":
         return TrainState(module, {"adam": torch.optim.Adam(module.parameters(), lr=rate)})
-    halves = (module[0].parameters(), [p for m in module[1:] for p in m.parameters()])
+    halves = (module[0].parameters(), [*module[1:].parameters()])
     return TrainState(
         module,
         {

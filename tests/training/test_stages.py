@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -49,7 +51,7 @@ def test_names_lead_into_wrapped_and_headless_networks() -> None:
     assert isinstance(network.featurizer.get_submodule(names[-1]), nn.BatchNorm2d)
 
 
-def test_timm_stages(timm: object) -> None:
+def test_timm_stages(timm: Any) -> None:
     model = timm.create_model("efficientnet_lite0", num_classes=2).eval()
     assert stage_names(model) == tuple(f"blocks.{number}" for number in range(7))
     with outputs_of(model.get_submodule("blocks.6")) as seen, torch.inference_mode():
