@@ -81,7 +81,7 @@ def test_defaults_are_the_papers(name):
     # Common readings: one Adam step, a batch counts once, answered before the step.
     recipe = build(name)
     assert (recipe.steps, recipe.predict, recipe.count) == (1, "before", "batch")
-    assert all((d.optimizer, d.weight_decay) == ("adam", 0.0) for d in recipe.update)
+    assert all(part == Descent("adam", lr=rate(recipe)) for part in recipe.update)
 
 
 def test_the_optimising_methods_are_these():

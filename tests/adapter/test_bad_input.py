@@ -25,9 +25,8 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 def bits(adapter: nn.Module) -> dict[str, bytes]:
     """Every number of the adapter's state but its counters."""
-    state = adapter.state_dict().items()
-    state = {name: value for name, value in state if not name.startswith("adapter.counts")}
-    return {name: value.float().numpy().tobytes() for name, value in state.items()}
+    kept = {k: v for k, v in adapter.state_dict().items() if not k.startswith("adapter.counts")}
+    return {name: value.float().numpy().tobytes() for name, value in kept.items()}
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from driftnorm import methods
+from driftnorm.parts import Running
 
 OWN = """
 import driftnorm
@@ -59,4 +60,4 @@ def test_installed_packages_offer_methods(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))
     monkeypatch.setattr(methods, "_loaded", set())
     assert "offered" in methods.known_methods()
-    assert methods.build("offered", {"momentum": 0.5}).statistics.momentum == 0.5
+    assert methods.build("offered", {"momentum": 0.5}).statistics == Running(momentum=0.5)

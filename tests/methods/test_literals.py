@@ -298,8 +298,8 @@ def test_prior_correction(multiply: bool, network: Build, batches: Draw) -> None
     p = logits.softmax(1)
     prior = [float(p[:, k].mean()) for k in range(CLASSES)]
     g = max(1 / len(x), 1 / CLASSES) / max(prior)
-    prior = torch.tensor([(q + g) / (1 + g * CLASSES) for q in prior])
-    expected = logits * prior if multiply else p.log() + prior.log()
+    smooth = torch.tensor([(q + g) / (1 + g * CLASSES) for q in prior])
+    expected = logits * smooth if multiply else p.log() + smooth.log()
     answer = driftnorm.adapt(source, "prior", multiply=multiply, guard="off")(x)
     torch.testing.assert_close(answer, expected)
 
