@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.adapter._adapt import adapt
+from driftnorm.adapter._pass import Pass
 from driftnorm.adapter._surgery import convert
 from driftnorm.bench.rows import environment
 from driftnorm.bench.scoring import evaluate
@@ -112,7 +113,9 @@ def gradients(run: ConceptRun, path: str) -> Gradients:
     """The gradients of a batch under batch statistics, with one or the other gradient path."""
     network = copy.deepcopy(run.network)
     kept: dict[str, Tensor] = {}
+    now = Pass("adapt", {})
     for name, layer in convert(network).layers.items():
+        layer.name, layer.stage.now = name, now
         layer.statistics = Batch()
         layer.gradient = path  # type: ignore[assignment]
         layer.register_forward_pre_hook(_retaining(kept, name))

@@ -203,11 +203,11 @@ def test_words_after_the_file_win(tmp_path: Path) -> None:
     )
     changes = ["--test-domain", "d", "--batch-size=4", "--no-swad", "--set=y=2", "--seed", "3"]
     _, bound = parse_config(path, load_config(path), changes)
+    training = bound.arguments.pop("training")  # the settings that trainings share, in one
+    assert (training.data, training.batch_size) == ("a", 4)
     assert bound.arguments == {
-        "data": "a",
         "test_domain": ["d"],
         "settings": ("y=2",),
-        "batch_size": 4,
         "swad": False,
         "seed": 3,
     }

@@ -113,10 +113,10 @@ def test_processes_make_no_difference(source, tmp_path) -> None:
 
 KILLED = """
 import sys
-from driftnorm.images import generate_arrays
+from driftnorm.images import corrupted_arrays
 from driftnorm.images.corrupted_sets import generate
 
-generate_arrays._CHUNK = 5
+corrupted_arrays._CHUNK = 5
 data, out, workers, enough = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 def stop(text, done, total):
