@@ -27,7 +27,7 @@ LINES = (
     ("bench",),
     ("views",),
     ("diagnosis",),
-    ("streams",),
+    ("predictions",),
     ("cli",),
     ("__main__",),
 )

@@ -31,7 +31,7 @@ from driftnorm.bench.metrics import BINS, filled_bins, pooled_bins, reliability
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, RowStore, environment, load_rows, save_rows
 from driftnorm.bench.scoring import evaluate
-from driftnorm.streams.predictions import empty_bins, place_in_bin
+from driftnorm.predictions.answers_file import empty_bins, place_in_bin
 from driftnorm.views.table import Column, Table
 
 NETWORK = NetworkId("net", "12", Training(Trainer("erm"), ("art",), 0, "frozen", 112))

@@ -30,8 +30,8 @@ from driftnorm._internal.csv_cells import safe_cell, text_of_cell
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint
-from driftnorm.streams import run as adapting
-from driftnorm.streams.predictions import (
+from driftnorm.predictions import run as adapting
+from driftnorm.predictions.answers_file import (
     COLUMNS,
     MOST_POINTS,
     Answer,
@@ -39,7 +39,7 @@ from driftnorm.streams.predictions import (
     PredictionsFile,
     read_answers,
 )
-from driftnorm.streams.run import (
+from driftnorm.predictions.run import (
     Began,
     Event,
     Note,
@@ -48,7 +48,7 @@ from driftnorm.streams.run import (
     Snapshot,
     adapt_stream,
 )
-from driftnorm.streams.saved_run import read_state
+from driftnorm.predictions.saved_run import read_state
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_state_and_baked_network(home: Path) -> None:
     from driftnorm_test_network import build
 
     from driftnorm.models import Normalized, load_weights
-    from driftnorm.streams.saved_run import load_adapter
+    from driftnorm.predictions.saved_run import load_adapter
 
     network = Normalized(build(), WANTED.mean, WANTED.std).eval()
     adapter = driftnorm.adapt(network, "gprebn", seed=0)

@@ -20,7 +20,7 @@ from driftnorm.cli.export import export as command
 from driftnorm.methods.spec import parse_method
 from driftnorm.models import build, open_checkpoint, save_checkpoint
 from driftnorm.models.opener import open_model
-from driftnorm.streams.saved_run import save_adapter
+from driftnorm.predictions.saved_run import save_adapter
 
 SIZE = 12
 needs_onnx = pytest.mark.skipif(

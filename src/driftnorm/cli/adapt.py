@@ -24,7 +24,7 @@ from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
-from driftnorm.streams.run import (
+from driftnorm.predictions.run import (
     Began,
     Note,
     Outcome,
@@ -33,7 +33,7 @@ from driftnorm.streams.run import (
     adapt_stream,
     batch_size_of,
 )
-from driftnorm.streams.saved_run import load_adapter, save_adapter
+from driftnorm.predictions.saved_run import load_adapter, save_adapter
 
 __all__ = ["adapt"]
 

@@ -26,7 +26,7 @@ from driftnorm.errors import DriftnormWarning
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted, written_beside
 from driftnorm.models.opener import Model
-from driftnorm.streams.saved_run import load_adapter
+from driftnorm.predictions.saved_run import load_adapter
 
 __all__ = ["export"]
 

@@ -11,7 +11,7 @@ from driftnorm.bench.metrics import counted_interval
 from driftnorm.bench.samples import thumbnail
 from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.images import Item
-from driftnorm.streams.predictions import Answer, empty_bins, place_in_bin
+from driftnorm.predictions.answers_file import Answer, empty_bins, place_in_bin
 
 __all__ = ["COMPARED_IMAGES", "Comparison"]
 

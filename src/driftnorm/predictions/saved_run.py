@@ -19,9 +19,9 @@ from driftnorm._internal.files import write_atomically
 from driftnorm.adapter import Adapter
 from driftnorm.errors import DataError
 from driftnorm.models._files import read_any
-from driftnorm.streams.comparison import Comparison
-from driftnorm.streams.drift_log import DriftCourse
-from driftnorm.streams.predictions import Tally
+from driftnorm.predictions.answers_file import Tally
+from driftnorm.predictions.comparison import Comparison
+from driftnorm.predictions.drift_log import DriftCourse
 
 __all__ = ["RunState", "load_adapter", "read_state", "save_adapter", "save_state"]
 

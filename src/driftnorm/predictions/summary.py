@@ -6,10 +6,10 @@ from typing import Any
 
 from driftnorm.adapter import Adapter
 from driftnorm.bench.rows import environment
-from driftnorm.streams.comparison import Comparison
-from driftnorm.streams.drift_log import drift_record
-from driftnorm.streams.predictions import Tally
-from driftnorm.streams.saved_run import RunState
+from driftnorm.predictions.answers_file import Tally
+from driftnorm.predictions.comparison import Comparison
+from driftnorm.predictions.drift_log import drift_record
+from driftnorm.predictions.saved_run import RunState
 
 __all__ = ["summarized"]
 

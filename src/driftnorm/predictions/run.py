@@ -20,16 +20,16 @@ from driftnorm.adapter.drift import layer_distances
 from driftnorm.errors import DataError, DriftnormWarning
 from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing
-from driftnorm.streams.comparison import COMPARED_IMAGES
-from driftnorm.streams.predictions import (
+from driftnorm.predictions.answers_file import (
     Answer,
     PredictionsFile,
     Tally,
     copy_in_order,
     read_answers,
 )
-from driftnorm.streams.saved_run import RunState, read_state, save_state
-from driftnorm.streams.summary import summarized
+from driftnorm.predictions.comparison import COMPARED_IMAGES
+from driftnorm.predictions.saved_run import RunState, read_state, save_state
+from driftnorm.predictions.summary import summarized
 
 __all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream", "batch_size_of"]
 
