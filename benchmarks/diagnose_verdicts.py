@@ -33,11 +33,11 @@ from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.studies.corrupted_streams import open_streams
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
 from driftnorm.bench.studies.digits import normalized, train
-from driftnorm.bench.studies.subject import open_subject
 from driftnorm.diagnosis import diagnose
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.images.image_set import ImageSet
 from driftnorm.methods.spec import parse_method
+from driftnorm.models.opener import open_model
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.table import Column, Table
 
@@ -110,7 +110,7 @@ def opened(stream: Stream) -> tuple[nn.Module, Tensor, Tensor]:
     assert isinstance(found, ImageSet)
     pixels = torch.from_numpy(np.array(found.images)).permute(0, 3, 1, 2).float().div(255)
     weights = f"{places['weights']}/{data}-{architecture}.safetensors"
-    return open_subject(architecture, weights).network, pixels, torch.from_numpy(found.labels)
+    return open_model(architecture, weights=weights).network, pixels, torch.from_numpy(found.labels)
 
 
 def judge(stream: Stream) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 from driftnorm._internal.launch import LAUNCHERS
-from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
+from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
+from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
@@ -138,13 +139,10 @@ def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
             targets="selected",
         )
         store = RowStore(RUNS / "rows")
-        done, missing = sum(map(store.has, study.cells())), len(study.missing(store))
+        done, missing = sum(map(store.has, study.cells())), len(study.outlook(store).cells)
         print(f"batch {size}: {done} done, at most {missing} to do", flush=True)
-        for result in study.run(store, LAUNCHERS["processes"], arguments.workers):
-            cell = result.cell
-            failed = isinstance(result, Failure)
-            told = f"FAILED {result.error}" if failed else f"{result.metrics['error']:.4f}"  # type: ignore[union-attr]
-            print(cell.stream.shift, cell.method.word, dict(cell.method.settings), told, flush=True)
+        for result in run(study, store, LAUNCHERS["processes"], arguments.workers):
+            print(summary(result), flush=True)
 
 
 def trained_rows() -> list[dict[str, Any]]:

@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 import torch
 
 from driftnorm._internal.launch import LAUNCHERS
-from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
-from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
+from driftnorm.bench.runner import run as measure
+from driftnorm.bench.runner import summary
+from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.labelled import load_clean
@@ -72,12 +74,12 @@ class Stage:
         trained = [(str(file), None) for file in sorted(TRAINED.glob("*/model.safetensors"))]
         return [(self.model, str(places.weights / C10)), *trained]
 
-    def studies(self, places: argparse.Namespace) -> Iterator[Study]:
+    def studies(self, places: argparse.Namespace) -> Iterator[CorruptionStudy]:
         """One a network and batch size."""
         optimising = find_preset("paper").optimising
         for model, weights in self.networks(places):
             for size in self.batch_sizes:
-                study = Study(
+                study = CorruptionStudy(
                     data=str(getattr(places, self.data)),
                     model=model,
                     weights=weights,
@@ -173,11 +175,8 @@ def run(places: argparse.Namespace) -> None:
         for study in STAGES[name].studies(places):
             cells, store = study.cells(), RowStore(RUNS)
             print(f"{name}: {sum(map(store.has, cells))} of {len(cells)} done", flush=True)
-            for result in study.run(store, LAUNCHERS["processes"], places.workers):
-                cell = result.cell
-                failed = f" FAILED {result.error}" if isinstance(result, Failure) else ""
-                took = "" if failed else f" {result.metrics['error']:.4f}"  # type: ignore[union-attr]
-                print(f"{cell.stream.label} {cell.method.word}{took}{failed}", flush=True)
+            for result in measure(study, store, LAUNCHERS["processes"], places.workers):
+                print(summary(result), flush=True)
 
 
 REMARKS = {

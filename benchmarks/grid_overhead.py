@@ -35,7 +35,8 @@ from torch import Tensor
 import driftnorm
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.rows import Row, RowStore
-from driftnorm.bench.studies.corruptions import Study, batches
+from driftnorm.bench.runner import run as run_study
+from driftnorm.bench.studies.corruptions import CorruptionStudy, batches
 from driftnorm.bench.studies.presets import PRESETS
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES
 from driftnorm.images.image_set import ImageSet
@@ -75,9 +76,9 @@ def candidates() -> list[str]:
     return [ALL, *(f"{kind} {method}" for method in METHODS for kind in kinds)]
 
 
-def study(data: Path, corruption: str, methods: tuple[str, ...]) -> Study:
+def study(data: Path, corruption: str, methods: tuple[str, ...]) -> CorruptionStudy:
     preset = PRESETS["tent-cifar"]
-    return Study(
+    return CorruptionStudy(
         data=str(data),
         model="resnet20",
         weights=None,  # the time does not depend on them: the grid has no guard
@@ -90,25 +91,25 @@ def study(data: Path, corruption: str, methods: tuple[str, ...]) -> Study:
     )
 
 
-def ready_tensors(work: Study) -> list[Tensor]:
+def ready_tensors(work: CorruptionStudy) -> list[Tensor]:
     images = work.images(work.cells()[0])
     assert isinstance(images, ImageSet)
     stream = batches(images, work.batch_size)
     return [x.contiguous(memory_format=torch.channels_last) for x, _ in stream]
 
 
-def grid(work: Study) -> Callable[[], object]:
+def grid(work: CorruptionStudy) -> Callable[[], object]:
     """Everything that a worker does with a stream, into a fresh folder."""
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            for result in work.run(RowStore(folder)):
+            for result in run_study(work, RowStore(folder)):
                 assert isinstance(result, Row), result
 
     return run
 
 
-def adapter_loop(work: Study) -> Callable[[], object]:
+def adapter_loop(work: CorruptionStudy) -> Callable[[], object]:
     tensors, network = ready_tensors(work), load("resnet20")
     recipe = work.methods[0].with_defaults(work.optimising).recipe()
 
@@ -120,7 +121,7 @@ def adapter_loop(work: Study) -> Callable[[], object]:
     return run
 
 
-def stock_loop(method: str, work: Study) -> Callable[[], object]:
+def stock_loop(method: str, work: CorruptionStudy) -> Callable[[], object]:
     tensors, network = ready_tensors(work), load("resnet20")
     if method == "bn":
         for module in network.modules():

@@ -13,7 +13,7 @@ from PIL import Image
 
 import driftnorm
 from driftnorm._internal.training_files import BEST
-from driftnorm.bench.studies.domains import open_trained
+from driftnorm.bench.studies.domains import read_trained
 from driftnorm.images.domains.cache import cached_arrays
 from driftnorm.images.domains.domain_arrays import evaluation_batches
 from driftnorm.images.domains.folder import open_domains
@@ -48,12 +48,13 @@ with tempfile.TemporaryDirectory() as folder:
         "erm", ("faint",), "mnist-bn", "trained", steps=40, evaluate_every=20, batch_size=8, lr=1e-3
     )
     plan.run(arrays, Path(folder) / "run")
-    trained = open_trained(f"{folder}/run/{BEST}")
+    trained = read_trained(f"{folder}/run/{BEST}")
+    network = trained.network()
     print(f"trained on {', '.join(trained.trained_on)}; never saw {trained.test_domains[0]}")
     target = arrays.domains[arrays.index("faint")]
     order = np.random.default_rng(0).permutation(len(target))
     for method in ("source", "bn", "gprebn"):
-        model = driftnorm.adapt(trained.network, method)
+        model = driftnorm.adapt(network, method)
         batches = evaluation_batches(target, order, batch_size=30)
         right = sum(int((model(x).argmax(1) == y).sum()) for x, y in batches)
         print(f"{method:<8}{100 * right / len(target):.1f} %")

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from driftnorm.bench.rows import Row
-from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.methods.spec import parse_method
 from driftnorm.models import build
 
@@ -39,8 +39,8 @@ def write_weights(path: Path) -> Path:
     return path
 
 
-def study(data: str, *methods: str, **changes: object) -> Study:
-    small = Study(
+def study(data: str, *methods: str, **changes: object) -> CorruptionStudy:
+    small = CorruptionStudy(
         data=data,
         model="resnet20",
         weights=None,

@@ -14,7 +14,7 @@ import numpy as np
 
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, load_rows
-from driftnorm.bench.studies.digits import Demo
+from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods import METHODS
 from driftnorm.views.compare import in_order, paired_change, stream_of
@@ -33,7 +33,7 @@ COST_NETWORK = "wrn-40-2"
 @cache
 def demo_rows() -> list[Row]:
     """The demo's committed rows, in the demo's order."""
-    order = {cell.key: place for place, cell in enumerate(Demo().cells())}
+    order = {cell.key: place for place, cell in enumerate(DigitStudy().cells())}
     return sorted(load_rows(ROWS / "demo.jsonl"), key=lambda row: order[row.cell.key])
 
 

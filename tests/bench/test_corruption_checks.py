@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,7 @@ from torch import nn
 
 from driftnorm.bench.cell import Shift, Trainer, Training
 from driftnorm.bench.rows import RowStore, load_rows
-from driftnorm.bench.studies.corruption_cells import Task, measure
-from driftnorm.bench.studies.subject import open_subject
+from driftnorm.bench.runner import Measurement, run
 from driftnorm.cli import app
 from driftnorm.errors import DataError, MixedRowsError
 from driftnorm.images.corrupted_sets import generate
@@ -74,7 +75,7 @@ def test_the_stand_in_of_frost_is_another_shift(data: str, tmp_path: Path) -> No
     real = study(
         data, "source", corruptions=both, severities=(5,), frost=write_frost(tmp_path / "f")
     )
-    first, second = rows_of(made_up.run(store)), rows_of(real.run(store))
+    first, second = rows_of(run(made_up, store)), rows_of(run(real, store))
     assert [row.shift for row in first] == ["frost (procedural)", "fog"]
     assert [row.shift for row in second] == ["frost"]  # fog is the same, and is there
     assert first[0].metrics["note"] == "frost is procedural"
@@ -101,7 +102,7 @@ def test_generated_folders_say_so(data: str, tmp_path: Path, networks: str) -> N
         generate(data, out, **how, seed=seed, frost="procedural")
         assert (out / "contrast-5.npy").exists()  # the other severities were not asked for
         small = study(str(out), "source", corruptions=("contrast", "frost"), severities=(5,))
-        rows = rows_of(small.run(RowStore(tmp_path / f"rows{seed}")))
+        rows = rows_of(run(small, RowStore(tmp_path / f"rows{seed}")))
         assert [row.shift for row in rows] == ["contrast", "frost (procedural)"]
         assert {row.cell.stream.data.label for row in rows} == {label}
         assert data_set(rows) == "small"
@@ -281,9 +282,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, object
         return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), wanted
 
     monkeypatch.setattr(sources, "_from_timm", made)
-    open_subject.cache_clear()
-    yield asked
-    open_subject.cache_clear()
+    return asked
 
 
 def test_published_weights_are_asked_for(published: list[dict[str, object]], data: str) -> None:
@@ -299,9 +298,9 @@ def test_weights_that_change_from_process_to_process(
 ) -> None:
     small = study(data, "source", model=f"{networks}:unsteady", severities=(5,), **AS_IT_IS)
     cells = small.cells()
-    open_subject.cache_clear()  # as in another process
     store = RowStore(tmp_path / "rows")
-    (failure,) = measure(Task(small, store.folder, tuple(cells[:1])))
+    elsewhere = pickle.loads(pickle.dumps(Measurement(small, tuple(cells[:1]))))
+    (failure,) = elsewhere.work(store.folder)
     assert "weights are others in every process" in failure.error
 
 
@@ -317,8 +316,7 @@ def test_rows_say_what_a_network_was_trained_with(data: str, tmp_path: Path) -> 
         (({}, None), ({"run": {"recipe": "cutout"}}, "cutout"))
     ):
         save_checkpoint(file, network, **how, preprocessing=preprocessing, **facts)
-        open_subject.cache_clear()
-        (row,) = rows_of(small.run(RowStore(tmp_path / str(number))))
+        (row,) = rows_of(run(replace(small), RowStore(tmp_path / str(number))))
         training = None if recipe is None else Training(Trainer(recipe))
         assert row.cell.network.training == training
         assert row.network.startswith("augmix-of-mine/model.safetensors@")

@@ -18,6 +18,7 @@ from small_study import DRIFTNORM, call, rows_of, study, write_data, write_weigh
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
+from driftnorm.bench.runner import run
 from driftnorm.bench.studies.measured_method import spec_of
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli.table import having
@@ -47,13 +48,13 @@ def weights(tmp_path: Path) -> Path:
 
 def test_every_cell_becomes_a_row_once(data: str, tmp_path: Path) -> None:
     store = RowStore(tmp_path / "rows")
-    first = rows_of(study(data).run(store))
+    first = rows_of(run(study(data), store))
     assert len(first) == 2 * 2 * 3
     assert {row.method for row in first} == {"source", "tent", "gprebn"}
     assert all(row.cell.stream.count == 60 for row in first)
     assert all(len(row.metrics["online_error"]) == 3 for row in first)
-    assert rows_of(study(data).run(store)) == []  # done is done
-    more = rows_of(study(data, "source", "bn").run(store))
+    assert rows_of(run(study(data), store)) == []  # done is done
+    more = rows_of(run(study(data, "source", "bn"), store))
     assert {row.method for row in more} == {"bn"}
 
 
@@ -63,7 +64,7 @@ def test_launcher_and_order_do_not_change_the_rows(
     def found(folder: str, launcher: str, **changes: object) -> dict[str, object]:
         store = RowStore(tmp_path / folder)
         small = study(data, weights=str(weights), **changes)
-        rows = rows_of(small.run(store, LAUNCHERS[launcher], 2))
+        rows = rows_of(run(small, store, LAUNCHERS[launcher], 2))
         drop = ("seconds", "peak_megabytes")
         return {r.cell.key: {k: v for k, v in r.metrics.items() if k not in drop} for r in rows}
 
@@ -92,7 +93,7 @@ def test_a_failing_cell_is_told_and_the_rest_goes_on(
     moody = study(
         data, "source", "tent", model=picture_network.replace("tiny", "touchy"), **AS_IT_IS
     )
-    results = list(moody.run(store))
+    results = list(run(moody, store))
     failures = [r for r in results if isinstance(r, Failure)]
     assert {(f.cell.stream.shift, f.cell.stream.severity) for f in failures} == {("contrast", 5)}
     assert failures[0].error.endswith("too flat")
@@ -107,11 +108,11 @@ def test_failures_stay_on_disk_until_the_cell_succeeds(
     small = study(
         data, "source", model=model, **AS_IT_IS, corruptions=("contrast",), severities=(5,)
     )
-    (failure,) = small.run(store)
+    (failure,) = run(small, store)
     assert [*store.failures()] == [failure]
     assert [*store.rows()] == []
     monkeypatch.setenv("SMOOTH", "1")
-    (row,) = small.run(store)
+    (row,) = run(small, store)
     assert isinstance(row, Row)
     assert row.cell == failure.cell
     assert [*store.failures()] == []
@@ -213,7 +214,7 @@ def test_folders_of_imagenet_c(imagenet_c: Path, picture_network: str, tmp_path:
         severities=(3,),
         batch_size=12,
     )
-    results = [*small.run(RowStore(tmp_path / "rows"))]
+    results = [*run(small, RowStore(tmp_path / "rows"))]
     assert [result for result in results if isinstance(result, Failure)] == []
     rows = rows_of(results)
     assert len(rows) == 2 * 3
@@ -266,8 +267,9 @@ def test_whatever_a_network_raises_becomes_a_failure(
 ) -> None:
     broken = picture_network.replace("tiny", "broken")
     results = [
-        *study(data, "source", model=broken, **AS_IT_IS, severities=(1,)).run(
-            RowStore(tmp_path / "r")
+        *run(
+            study(data, "source", model=broken, **AS_IT_IS, severities=(1,)),
+            RowStore(tmp_path / "r"),
         )
     ]
     assert [result.error for result in results] == ["KeyError: 'logits'"] * 2
@@ -280,7 +282,7 @@ def test_labels_without_a_corruption_are_no_released_layout(tmp_path: Path) -> N
 
 
 def test_clean_data_and_released_layout(data: str, tmp_path: Path) -> None:
-    rows = rows_of(study(data, "source", severities=(0,)).run(RowStore(tmp_path / "clean")))
+    rows = rows_of(run(study(data, "source", severities=(0,)), RowStore(tmp_path / "clean")))
     assert [row.shift for row in rows] == ["clean"]
     folder = tmp_path / "CIFAR-10-C"
     folder.mkdir()
@@ -307,7 +309,7 @@ def test_method_words() -> None:
 
 
 def test_tables_refuse_to_mix(data: str, tmp_path: Path) -> None:
-    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    rows = rows_of(run(study(data), RowStore(tmp_path / "rows")))
     names = [line[0] for line in detailed_table(rows).rows]
     assert names == ["gaussian_noise", "contrast", "mean"]  # canonical order
     assert len(severity_table(rows).columns) == 3
@@ -327,7 +329,7 @@ def test_tables_refuse_to_mix(data: str, tmp_path: Path) -> None:
 
 
 def test_rows_can_be_chosen_before_they_are_put_together(data: str, tmp_path: Path) -> None:
-    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    rows = rows_of(run(study(data), RowStore(tmp_path / "rows")))
     others = [with_protocol(r, batch_size=7) for r in rows]
     both = [*rows, *others]
     assert having(both, ["batch_size=20"]) == rows
@@ -343,7 +345,7 @@ def test_rows_can_be_chosen_before_they_are_put_together(data: str, tmp_path: Pa
 
 
 def test_summary_differences_are_those_of_the_errors(data: str, tmp_path: Path) -> None:
-    rows = rows_of(study(data).run(RowStore(tmp_path / "rows")))
+    rows = rows_of(run(study(data), RowStore(tmp_path / "rows")))
     table = summary_table(rows, against="source")
     errors = {line[0]: line[1] for line in table.rows}
     for line in table.rows:

@@ -23,8 +23,9 @@ from driftnorm._internal.training_files import BEST
 from driftnorm.bench.cell import Cell, DataId, MethodId, NetworkId, Shift
 from driftnorm.bench.protocol import sampled_positions, stream_order
 from driftnorm.bench.rows import Row, RowStore
+from driftnorm.bench.runner import run
 from driftnorm.bench.samples import Exhibits, Look, keep_exhibits, read_exhibits, thumbnail
-from driftnorm.bench.studies.corruption_cells import batches
+from driftnorm.bench.studies.corruptions import batches
 from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
@@ -130,7 +131,7 @@ def test_answers_of_the_robustness_grid_are_the_networks(tmp_path: Path) -> None
     data, weights = write_data(tmp_path / "small.npz"), write_weights(tmp_path / "net.safetensors")
     one = study(data, "source", "bn", weights=str(weights), severities=(5,), seeds=(0, 1))
     store = RowStore(tmp_path / "rows")
-    rows = rows_of(one.run(store))
+    rows = rows_of(run(one, store))
     exhibits = read_exhibits(store.folder)
     assert len(exhibits) == 4  # two corruptions, two seeds
     network = load("resnet20", weights=weights).eval()
@@ -151,7 +152,7 @@ def test_answers_of_the_robustness_grid_are_the_networks(tmp_path: Path) -> None
 def test_the_report_of_a_grid_shows_images(tmp_path: Path) -> None:
     data = write_data(tmp_path / "small.npz")
     weights = write_weights(tmp_path / "net.safetensors")
-    for _ in study(data, "source", "bn", weights=str(weights)).run(RowStore(tmp_path / "rows")):
+    for _ in run(study(data, "source", "bn", weights=str(weights)), RowStore(tmp_path / "rows")):
         pass
     text = make_report([tmp_path / "rows"])
     assert "Where predictions differ" in text
@@ -166,7 +167,7 @@ def test_target_domains_show_images_and_validation_none(tmp_path: Path) -> None:
     models = (str(tmp_path / "run" / BEST),)
     one = DomainStudy(str(data), models, ("source", "bn"), "single", batch_size=8, cache=cache)
     store = RowStore(tmp_path / "rows")
-    rows = [row for row in one.run(store) if isinstance(row, Row)]
+    rows = [row for row in run(one, store) if isinstance(row, Row)]
     target = [row for row in rows if row.cell.stream.label == "red/in"]
     assert len(target) == 2
     assert all("exhibits" not in row.metrics for row in rows if row not in target)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from driftnorm.bench.rows import load_rows
-from driftnorm.bench.studies.digits import Demo
+from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._config import load_config
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
@@ -63,7 +63,7 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     for name, written in before.items():
         assert (out / "rows" / name).stat().st_mtime_ns == written  # nothing is measured twice
     rows = load_rows(out / "rows.jsonl")
-    assert len(rows) == 16 * len(Demo().names)  # clean, and five shifts at three severities
+    assert len(rows) == 16 * len(DigitStudy().names)  # clean, and five shifts at three severities
     assert (out / "accuracy.png").stat().st_size > 10_000
     assert "batch 300" in (out / "table.md").read_text()
     best = {r.method: r.metrics["error"] for r in rows if r.shift == "contrast"}

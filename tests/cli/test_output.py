@@ -17,7 +17,7 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from driftnorm.bench.rows import save_rows
-from driftnorm.bench.studies.digits import Demo
+from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli import app
 from driftnorm.cli._conclusion import table_record
 from driftnorm.cli._progress import Bar
@@ -220,9 +220,7 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("driftnorm.cli.demo.find_spec", lambda name: None)
-    monkeypatch.setattr(Demo, "cells", lambda self: [])
-    monkeypatch.setattr(Demo, "run", lambda *about: iter(()))
-    monkeypatch.setattr("driftnorm.cli.demo.load_rows", lambda folder: [])
+    monkeypatch.setattr(DigitStudy, "cells", lambda self: [])
     monkeypatch.setattr("driftnorm.cli.demo.demo_table", lambda rows: Table("x", (), ()))
     monkeypatch.setattr("driftnorm.cli.demo.demo_plot", lambda *about: pytest.fail("drawn"))
     monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")

@@ -24,6 +24,7 @@ from driftnorm._internal.files import exclusive
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm.bench.rows import Failure, Row, RowStore
+from driftnorm.bench.runner import run
 from driftnorm.bench.selection import (
     leave_one_out,
     oracle,
@@ -31,7 +32,7 @@ from driftnorm.bench.selection import (
     training_validation,
 )
 from driftnorm.bench.studies.domain_grids import settings_of
-from driftnorm.bench.studies.domains import DomainStudy, open_trained
+from driftnorm.bench.studies.domains import DomainStudy, read_trained
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN
 from driftnorm.cli.train_domains import train_domains
 from driftnorm.errors import BusyError, MixedRowsError
@@ -77,11 +78,11 @@ def test_a_run_leaves_networks_that_describe_themselves(
         mean = (record["blue out"] + record["green out"]) / 2
         assert record["validation"] == pytest.approx(mean)
     assert [path.name for path in outcome.files] == [BEST, LAST]
-    trained = open_trained(str(tmp_path / "run" / BEST))
+    trained = read_trained(str(tmp_path / "run" / BEST))
     assert trained.trained_on == ("blue", "green")
     assert trained.test_domains == ("red",)
     assert trained.content == arrays.content
-    answers = driftnorm.adapt(trained.network, "gprebn")(torch.rand(8, 3, SIDE, SIDE))
+    answers = driftnorm.adapt(trained.network(), "gprebn")(torch.rand(8, 3, SIDE, SIDE))
     assert answers.shape == (8, 2)
     again = plan().run(arrays, tmp_path / "run")  # done is done
     assert again.history == outcome.history
@@ -165,10 +166,10 @@ def test_every_algorithm_trains_and_adapts(
 ) -> None:
     arrays = open_arrays(str(folder), SIDE, cache)
     outcome = plan(algorithm=algorithm, steps=2, evaluate_every=2).run(arrays, tmp_path)
-    trained = open_trained(str(outcome.files[0]))
+    trained = read_trained(str(outcome.files[0]))
     assert trained.algorithm == algorithm
     for method in ("tent", "gprebn+rt3a", "shot"):
-        adapter = driftnorm.adapt(trained.network, method)
+        adapter = driftnorm.adapt(trained.network(), method)
         assert torch.isfinite(adapter(torch.rand(8, 3, SIDE, SIDE))).all()
 
 
@@ -187,7 +188,7 @@ def test_swad_keeps_its_average_beside_the_best(folder: Path, cache: str, tmp_pa
     arrays = open_arrays(str(folder), SIDE, cache)
     outcome = plan(swad=True, steps=8, evaluate_every=1, batch_norm="frozen").run(arrays, tmp_path)
     assert {path.name for path in outcome.files} == {BEST, LAST, SWAD_FILE}
-    assert open_trained(str(tmp_path / SWAD_FILE)).label.startswith("swad erm -> red")
+    assert read_trained(str(tmp_path / SWAD_FILE)).label.startswith("swad erm -> red")
     assert not same_weights(tmp_path / SWAD_FILE, tmp_path / LAST)
 
 
@@ -488,10 +489,10 @@ def test_study_selects_scores_and_tables(
         "blue/in",
     }
     store = RowStore(tmp_path / "rows")
-    rows = list(study.run(store, LAUNCHERS["processes"], 2))
+    rows = list(run(study, store, LAUNCHERS["processes"], 2))
     assert not [r for r in rows if isinstance(r, Failure)]
     assert len(rows) == len(cells)
-    assert list(study.run(store)) == []
+    assert list(run(study, store)) == []
     # Two processes end in either order; what shows rows puts them in one.
     results = in_order([r for r in rows if isinstance(r, Row)], study.methods)
     table = domains_table(results)
@@ -516,7 +517,7 @@ def test_ablation_shares_tents_setting(
     study = DomainStudy(
         str(folder), tuple(models[:1]), ABLATIONS, grid="short", batch_size=8, cache=cache
     )
-    rows = [r for r in study.run(RowStore(tmp_path / "rows")) if isinstance(r, Row)]
+    rows = [r for r in run(study, RowStore(tmp_path / "rows")) if isinstance(r, Row)]
     table = domains_ablation_table(rows)
     assert len(table.rows) == 8
     assert table.rows[3][0] == "erm + tent"

@@ -14,8 +14,11 @@ from safetensors.torch import save_file
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Row, RowStore
-from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.runner import Prepared, Unprepared
+from driftnorm.bench.runner import run as run_study
+from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
+from driftnorm.cli._bench import BenchFlags
 from driftnorm.cli.bench_fine_tuned import bench_fine_tuned
 from driftnorm.images.labelled import load_clean
 from driftnorm.models import build, load, open_checkpoint, weights_hash
@@ -60,7 +63,7 @@ def tuning(data: str, weights: str, tmp_path: Path) -> FineTuning:
 
 
 def study(tuning: FineTuning, **changes: object) -> FineTunedStudy:
-    pretrained = Study(
+    pretrained = CorruptionStudy(
         data=tuning.train,
         model="resnet20",
         weights=tuning.weights,
@@ -150,16 +153,22 @@ def test_other_settings_make_other_files(tuning: FineTuning) -> None:
     assert any("-lr-0.00001-" in file.name for file in files)
 
 
+POOLS = (*LEFT_OUT, "gaussian_noise")
+
+
 def test_the_study_measures_each_network_where_it_was_not_trained(
     tuning: FineTuning, tmp_path: Path
 ) -> None:
     both, store = study(tuning), RowStore(tmp_path)
-    assert both.pools() == [*LEFT_OUT, "gaussian_noise"]
-    assert [*both.make_pools()] == [*LEFT_OUT, "gaussian_noise"]
-    pretrained = [row for row in both.pretrained.run(store) if isinstance(row, Row)]
-    outcomes = sorted(both.run(store, LAUNCHERS["processes"], 2), key=lambda o: o.left_out)
-    assert [outcome.left_out for outcome in outcomes] == sorted(LEFT_OUT)
-    tuned = [row for outcome in outcomes for row in outcome.results if isinstance(row, Row)]
+    assert both.outlook(store).preparations == 3 + 2  # images with three corruptions, two networks
+    assert len(both.outlook(store).cells) == 2 * 2 * 4
+    results = [*run_study(both, store, LAUNCHERS["processes"], 2)]
+    made = [result.what for result in results if isinstance(result, Prepared)]
+    assert sorted(made[:3]) == sorted(f"training images with {c}" for c in POOLS)
+    assert sorted(made[3:]) == sorted(f"fine-tuning without {c}" for c in LEFT_OUT)
+    rows = [result for result in results if isinstance(result, Row)]
+    tuned = [row for row in rows if row.cell.network.training is not None]
+    pretrained = [row for row in rows if row.cell.network.training is None]
     assert len(pretrained) == len(tuned) == 2 * 4
     for row in tuned:
         assert f"-without-{row.shift}-" in row.network
@@ -173,11 +182,12 @@ def test_the_study_measures_each_network_where_it_was_not_trained(
     assert table.rows[1][2] == pytest.approx(np.mean(errors))
     assert "20 images 1 epochs lr 0.001" in table.note
     assert {cell.key for cell in both.cells()} == {row.cell.key for row in (*pretrained, *tuned)}
-    assert both.missing(store) == []
-    assert [*both.run(store)] == []  # done is done
+    assert both.outlook(store) == ([], 0, True)
+    assert [*run_study(both, store)] == []  # done is done
     (store.folder / f"{tuned[0].cell.key}.json").unlink()
-    (again,) = both.run(store)
-    assert [row.cell.key for row in again.results] == [tuned[0].cell.key]
+    (again,) = run_study(both, store)
+    assert isinstance(again, Row)
+    assert again.cell == tuned[0].cell
 
 
 def test_a_network_that_cannot_be_made_is_told_and_the_rest_goes_on(
@@ -190,10 +200,12 @@ def test_a_network_that_cannot_be_made_is_told_and_the_rest_goes_on(
         return real(replace(self, optimization=wild) if left_out == "contrast" else self, left_out)
 
     monkeypatch.setattr(FineTuning, "tune", tune)
-    broken, fine = study(tuning).run(RowStore(tmp_path / "rows"))
-    assert broken.results == []
-    assert "lower learning rate" in str(broken.error)
-    assert len(fine.results) == 4
+    results = [*run_study(study(tuning), RowStore(tmp_path / "rows"))]
+    (broken,) = (result for result in results if isinstance(result, Unprepared))
+    assert broken.what == "fine-tuning without contrast"
+    assert "lower learning rate" in broken.error
+    rows = [result for result in results if isinstance(result, Row)]
+    assert sum(row.cell.network.training is not None for row in rows) == 4
 
 
 def test_the_command_run_twice(
@@ -210,8 +222,8 @@ def test_the_command_run_twice(
             epochs=0.1,
             limit=20,
             frost=Path("procedural"),
-            workers=1,
             out=tmp_path,
+            flags=BenchFlags(workers=1),
         )
         return " ".join(capsys.readouterr().out.split())
 

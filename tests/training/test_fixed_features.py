@@ -14,7 +14,7 @@ from torch import nn
 import driftnorm as library
 from driftnorm._internal.training_files import BEST, LAST, SWAD_FILE
 from driftnorm.bench.rows import Row
-from driftnorm.bench.studies.domains import open_trained
+from driftnorm.bench.studies.domains import read_trained
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
@@ -52,11 +52,11 @@ def test_only_the_classifier_changes(algorithm: str, arrays: DomainArrays, tmp_p
     changed = {name for name in start if not torch.equal(start[name], end.get(name, start[name]))}
     assert changed <= {"fc.weight", "fc.bias"}
     assert algorithm == "mtl" or changed  # which has a classifier of another kind
-    trained = open_trained(str(tmp_path / BEST))
+    trained = read_trained(str(tmp_path / BEST))
     assert trained.label.startswith(
         f"{algorithm}, fixed features -> red, trial 0, mnist-bn at 12 px, "
     )
-    adapter = library.adapt(trained.network, "tent")
+    adapter = library.adapt(trained.network(), "tent")
     assert torch.isfinite(adapter(torch.rand(8, 3, SIDE, SIDE))).all()
 
 
@@ -74,7 +74,7 @@ def test_swad_of_fixed_features_keeps_their_statistics(
         averaged.run(arrays, tmp_path)
     one, other = load_file(tmp_path / SWAD_FILE), load_file(tmp_path / LAST)
     assert all(torch.equal(one[name], other[name]) for name in one if "running" in name)
-    assert open_trained(str(tmp_path / SWAD_FILE)).label.startswith("swad erm, fixed features")
+    assert read_trained(str(tmp_path / SWAD_FILE)).label.startswith("swad erm, fixed features")
 
 
 def test_fixed_features_are_in_evaluation_mode_and_are_deployed_as_usual() -> None:

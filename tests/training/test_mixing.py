@@ -11,8 +11,9 @@ from tinted import SIDE, driftnorm, make_domains, plan
 
 from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
 from driftnorm.bench.rows import Row, RowStore
+from driftnorm.bench.runner import run
 from driftnorm.bench.selection import select_setting
-from driftnorm.bench.studies.domains import DomainStudy, open_trained
+from driftnorm.bench.studies.domains import DomainStudy, read_trained
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
@@ -113,7 +114,7 @@ def test_of_a_sweep_the_networks_selected_by_validation(
     found = selected_networks(tmp_path)
     assert set(found) == expected or scores[1e-3] == scores[2e-2]
     renamed = (tmp_path / "swad" / SWAD_FILE).rename(tmp_path / "mine.safetensors")
-    assert open_trained(str(renamed)).label.startswith("swad erm -> red, trial 0, mnist-bn at 12")
+    assert read_trained(str(renamed)).label.startswith("swad erm -> red, trial 0, mnist-bn at 12")
 
 
 def test_a_network_that_draws_random_numbers_gives_the_same_rows(
@@ -128,7 +129,7 @@ def test_a_network_that_draws_random_numbers_gives_the_same_rows(
         batch_size=8,
         cache=str(root / "cache"),
     )
-    runs = [[*study.run(RowStore(tmp_path / name))] for name in ("one", "two")]
+    runs = [[*run(study, RowStore(tmp_path / name))] for name in ("one", "two")]
     found = [[r.metrics["nll"] for r in run if isinstance(r, Row)] for run in runs]
     assert found[0] == found[1]
 

@@ -14,6 +14,7 @@ from driftnorm._internal.processes import WORKER_DIED
 from driftnorm._internal.training_files import BEST
 from driftnorm.bench.cell import Shift
 from driftnorm.bench.rows import Failure, Row, RowStore
+from driftnorm.bench.runner import run
 from driftnorm.bench.selection import agrees, most_settings, select_setting, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.domains import DomainStudy
@@ -42,19 +43,19 @@ def test_tables_are_those_of_all_settings(study: DomainStudy, tmp_path: Path) ->
     every, some = RowStore(tmp_path / "all"), RowStore(tmp_path / "selected")
     two_phases = replace(study, targets="selected")
     assert two_phases.cells() == study.cells()
-    assert study.is_exact(every)
-    assert len(study.missing(every)) == len(study.cells())
-    assert not two_phases.is_exact(some)
-    bound = len(two_phases.missing(some))
+    assert study.outlook(every).exact
+    assert len(study.outlook(every).cells) == len(study.cells())
+    assert not two_phases.outlook(some).exact
+    bound = len(two_phases.outlook(some).cells)
     for own, store in ((study, every), (two_phases, some)):
-        assert all(isinstance(result, Row) for result in own.run(store))
-        assert own.missing(store) == []
-        assert list(own.run(store)) == []
+        assert all(isinstance(result, Row) for result in run(own, store))
+        assert own.outlook(store).cells == []
+        assert list(run(own, store)) == []
     measured = list(some.rows())
     assert len(measured) <= bound < len(study.cells())
     on_target = [row for row in measured if row.cell.stream.split == "in"]
     assert len([row for row in on_target if row.method == "t3a"]) == 2  # one a network
-    assert two_phases.is_exact(some)
+    assert two_phases.outlook(some).exact
     for make in (domains_table, domains_ablation_table):
         assert make(in_order(measured, METHODS)) == make(in_order([*every.rows()], METHODS))
 
@@ -62,13 +63,13 @@ def test_tables_are_those_of_all_settings(study: DomainStudy, tmp_path: Path) ->
 def test_a_changed_choice_is_measured_too(study: DomainStudy, tmp_path: Path) -> None:
     one = replace(study, models=study.models[:1], methods=("tent",), targets="selected")
     store = RowStore(tmp_path)
-    rows = [result for result in one.run(store) if isinstance(result, Row)]
+    rows = [result for result in run(one, store) if isinstance(result, Row)]
     (chosen,) = {row.cell.method.settings for row in rows if row.cell.stream.split == "in"}
     for row in rows:  # as if the other setting had been the better one
         better = row.cell.method.settings != chosen
         if row.cell.stream.split == "out":
             store.write(replace(row, metrics={**row.metrics, "error": 0.0 if better else 0.5}))
-    (added,) = one.run(store)
+    (added,) = run(one, store)
     assert added.cell.method.settings != chosen
     assert added.cell.stream.label == "red/in"
 
@@ -78,13 +79,15 @@ def test_a_cell_whose_process_dies_does_not_stop_the_others(
 ) -> None:
     one = replace(study, models=study.models[:1], methods=("source", "bn"))
     store = RowStore(tmp_path)
-    failed, *others = one.run(store, first_one_dies, 2)
-    assert isinstance(failed, Failure)
-    assert failed.error == WORKER_DIED
-    assert [kept.cell for kept in store.failures()] == [failed.cell]
-    assert len(others) == len(one.cells()) - 1
+    first, second, *others = run(one, store, first_one_dies, 2)
+    for failed in (first, second):  # both methods of one stream
+        assert isinstance(failed, Failure)
+        assert failed.error == WORKER_DIED
+    lost = {first.cell, second.cell}
+    assert {kept.cell for kept in store.failures()} == lost
+    assert len(others) == len(one.cells()) - 2
     assert all(isinstance(result, Row) for result in others)
-    assert [result.cell for result in one.run(store)] == [failed.cell]
+    assert {result.cell for result in run(one, store)} == lost
     assert not [*store.failures()]
 
 

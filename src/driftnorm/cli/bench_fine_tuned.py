@@ -5,26 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm._internal.launch import LAUNCHERS
-from driftnorm._internal.processes import checked_workers
-from driftnorm.bench.rows import Failure, RowStore, load_rows
-from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.studies.corrupted_streams import usual_corruptions
+from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
-from driftnorm.cli._config import keep_config
-from driftnorm.shifts import CORRUPTIONS
+from driftnorm.cli._bench import BenchFlags, Many, bench
+from driftnorm.cli._devices import check_device
 from driftnorm.training import Optimization
 from driftnorm.training.fine_tuning import FineTuning
 from driftnorm.views.networks import fine_tuned_table
 
 __all__ = ["bench_fine_tuned"]
-
-Many = Parameter(consume_multiple=True, negative="")
 
 
 def bench_fine_tuned(
@@ -37,16 +30,15 @@ def bench_fine_tuned(
     severities: Annotated[list[int] | None, Many] = None,
     images: int = 1000,
     epochs: float = 2.0,
-    learning_rate: Annotated[float, Parameter(name=["--learning-rate", "--lr"])] = 0.001,
+    learning_rate: float = 0.001,
     limit: int | None = None,
     seed: int = 0,
     frost: Path | None = None,
-    workers: int | None = None,
+    device: str = "cpu",
     out: Path = Path("runs/fine-tuned"),
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
-    """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it goes on.
+    """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it resumes.
 
     Batch size, optimiser and rate of the test are those of Tent's CIFAR example.
 
@@ -65,86 +57,56 @@ def bench_fine_tuned(
     severities
         To test at; default: 5.
     images
-        Training images a corruption, a fifth of them at each severity.
+        Training images per corruption, a fifth of them at each severity.
     epochs
         Passes over the 14 times so many images.
     learning_rate
         Of SGD with momentum 0.9 and batch 128 at the start; it falls to 0 along a cosine. With
         frozen statistics ResNet-20 diverges at 0.003 and above.
     limit
-        Only so many test images of each stream.
+        At most this many test images of each stream.
     seed
         Of the training.
     frost
         Folder of frost's overlay pictures, or "procedural".
-    workers
-        Processes, one thread each; default: one a core.
+    device
+        Where the networks are measured: cpu, cuda, mps.
     out
         Folder for rows, networks and corrupted training images.
     """
-    given = dict(locals())
-    processes = checked_workers(workers)
+    given = dict(locals()) | vars(flags)
+    del given["flags"]
+    check_device(device)
     setting = find_preset("tent-cifar")
     overlays = None if frost is None else str(frost)
+    usual, note = usual_corruptions(data, overlays)
+    if note:
+        Console(stderr=True, quiet=flags.quiet).print(f"note: {note}", markup=False, soft_wrap=True)
     study = FineTunedStudy(
         FineTuning(
             train=str(train),
             model=model,
             weights=str(weights),
             folder=out,
+            corruptions=usual,
             images=images,
             optimization=Optimization(learning_rate=learning_rate, final_rate=0.0, epochs=epochs),
             seed=seed,
             frost=overlays,
         ),
-        Study(
+        CorruptionStudy(
             data=str(data),
             model=model,
             weights=str(weights),
             methods=METHODS,
-            corruptions=tuple(corruptions or CORRUPTIONS),
+            corruptions=tuple(corruptions or usual),
             severities=tuple(severities or setting.severities),
             limit=limit,
             batch_size=setting.batch_size,
             optimising=setting.optimising,
             frost=overlays,
+            device=device,
         ),
     )
-    study.pretrained.cells()  # what is wrong with data or network shows before hours of training
-    console, store = open_console(quiet, as_json), RowStore(out)
     resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}
-    keep_config(out, "bench fine-tuned", given | resolved)
-    problems = _run(study, store, console, processes)
-    wanted = {cell.key: index for index, cell in enumerate(study.cells())}
-    rows = [row for row in load_rows(out) if row.cell.key in wanted]
-    rows.sort(key=lambda row: wanted[row.cell.key])
-    conclude(console, fine_tuned_table, rows, out, len(problems), as_json)
-
-
-def _run(study: FineTunedStudy, store: RowStore, console: Console, workers: int) -> list[str]:
-    """Every stage with its progress; returns what failed."""
-    launcher, problems = LAUNCHERS["processes"], []
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-
-        def tell(problem: str) -> None:
-            problems.append(problem)
-            progress.console.print(f"failed: {problem}", markup=False)
-
-        task = progress.add_task("corrupting training images", total=len(study.pools()))
-        for _ in study.make_pools(launcher, workers):
-            progress.advance(task)
-        lacking = sum(not store.has(cell) for cell in study.pretrained.cells())
-        task = progress.add_task("measuring the pre-trained network", total=lacking)
-        for result in study.pretrained.run(store, launcher, workers):
-            progress.advance(task)
-            if isinstance(result, Failure):
-                tell(f"pre-trained, {result.cell.label}: {result.error}")
-        task = progress.add_task("fine-tuning and measuring", total=len(study.missing(store)))
-        for outcome in study.run(store, launcher, workers):
-            progress.advance(task)
-            failed = [result for result in outcome.results if isinstance(result, Failure)]
-            for error in (outcome.error, *(f"{f.cell.method.word}: {f.error}" for f in failed)):
-                if error is not None:
-                    tell(f"without {outcome.left_out}, {error}")
-    return problems
+    bench(study, fine_tuned_table, out, flags, "bench fine-tuned", given | resolved)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import available_cores
-from driftnorm.bench.rows import RowStore, load_rows, save_rows
+from driftnorm.bench.rows import RowStore, save_rows
 from driftnorm.bench.samples import read_exhibits
-from driftnorm.bench.studies.digits import Demo
+from driftnorm.bench.studies.digits import DigitStudy
+from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._output_flags import Quiet
 from driftnorm.views.demo import demo_plot, demo_table
@@ -34,14 +33,14 @@ def demo(
 ) -> None:
     """Train, shift, adapt and measure on digits that come with the package.
 
-    Stopped and started again, it goes on where it was.
+    Stopped and started again, it resumes.
 
     Parameters
     ----------
     seeds
         How many times everything is repeated, with another split and another training.
     batch_size
-        Images a batch.
+        Images per batch.
     out
         Folder for rows, table, plot and report.
     """
@@ -59,7 +58,7 @@ def demo(
             markup=False,
             soft_wrap=True,
         )
-    study = Demo(seeds=seeds, batch_size=batch_size)
+    study = DigitStudy(out / "networks", seeds=seeds, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
     done = sum(map(store.has, cells))
     keep_config(out, "demo", given)
@@ -69,21 +68,10 @@ def demo(
     )
     if done:
         console.print(f"{done} of {len(cells)} measurements are there already (in {out}).")
-    with Progress(
-        TextColumn("{task.description:<26}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
-        task = progress.add_task("starting", total=len(cells), completed=done)
-        tell = partial(progress.update, task)
-        for _ in study.run(store, available_cores(), lambda text: tell(description=text)):
-            progress.advance(task)
-    wanted = {cell.key: i for i, cell in enumerate(cells)}
-    rows = [row for row in load_rows(out / "rows") if row.cell.key in wanted]
-    rows.sort(key=lambda row: wanted[row.cell.key])
+    failed = measure(study, store, console, available_cores(), done)
+    if failed:
+        raise RuntimeError(f"{failed} measurements failed; see {store.folder / 'failed'}.")
+    rows = own_rows(study, store)
     table = demo_table(rows)
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())

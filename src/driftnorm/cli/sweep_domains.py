@@ -13,12 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.options import read_options
 from driftnorm._internal.processes import checked_workers
+from driftnorm.cli._bench import Many
 from driftnorm.cli._conclusion import Quiet, open_console
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_flags import Settings, Shared
-from driftnorm.cli.bench_robustness import Many
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 

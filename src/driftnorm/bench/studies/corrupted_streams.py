@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol as Interface
 from typing import TypeAlias
@@ -22,9 +22,9 @@ from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imag
 from driftnorm.images.labelled import load_clean
 from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import read_provenance
-from driftnorm.shifts import SHIFTS, frost_source
+from driftnorm.shifts import CORRUPTIONS, SHIFTS, frost_source
 
-__all__ = ["Images", "Streams", "open_streams"]
+__all__ = ["Images", "Streams", "open_streams", "usual_corruptions"]
 
 Images: TypeAlias = ImageSet | PictureSet
 
@@ -67,9 +67,17 @@ class OnTheFly:
     frost: str | None
     classes: tuple[str, ...] | None
 
-    @property
+    @cached_property
     def _clean(self) -> Images:
-        return _clean(self.data, self.limit, self.classes)
+        images = load_clean(self.data)
+        if self.classes is not None:
+            if not isinstance(images, PictureSet):
+                raise ValueError(f"`classes` are folders of pictures, but {self.data} holds none.")
+            images = images.renumbered(self.classes)
+        if self.limit is not None and isinstance(images, PictureSet):
+            # Pictures are sorted by class: the first ones would all be of one.
+            return images.take(spread_positions(images.name, len(images), self.limit))
+        return images.first(self.limit)
 
     @property
     def data_id(self) -> DataId:
@@ -208,6 +216,25 @@ def open_streams(
     return OnTheFly(data, limit, frost, names)
 
 
+def usual_corruptions(data: str | Path, frost: str | None) -> tuple[tuple[str, ...], str]:
+    """The common corruptions that the data can have, and a line if frost is not among them."""
+    streams = open_streams(str(data), frost=frost)
+    without = tuple(name for name in CORRUPTIONS if name != "frost")
+    if frost is not None:
+        return CORRUPTIONS, ""
+    if isinstance(streams, OnTheFly):
+        try:
+            frost_source(frost)
+        except FileNotFoundError:
+            return without, (
+                f"frost is left out, since it needs its overlay pictures (--frost FOLDER, or "
+                f"procedural): means are over {len(without)} corruptions."
+            )
+    elif not any(streams.holds("frost", severity) for severity in SEVERITIES):
+        return without, (f"{data} has no frost: means are over {len(without)} corruptions.")
+    return CORRUPTIONS, ""
+
+
 def _holds_corruption(folder: Path) -> bool:
     return any((folder / name / str(s)).is_dir() for name in SHIFTS for s in SEVERITIES)
 
@@ -235,16 +262,3 @@ def _honest_name(name: str, images: Images) -> str:
         return "imagenet"
     genuine = isinstance(images, ImageSet) and _KNOWN.get(name) == images.classes
     return f"own {name}" if name.lower() in _KNOWN and not genuine else name
-
-
-@lru_cache(maxsize=2)
-def _clean(data: str, limit: int | None, classes: tuple[str, ...] | None) -> Images:
-    images = load_clean(data)
-    if classes is not None:
-        if not isinstance(images, PictureSet):
-            raise ValueError(f"`classes` are folders of pictures, but {data} holds none.")
-        images = images.renumbered(classes)
-    if limit is not None and isinstance(images, PictureSet):
-        # Pictures are sorted by class: the first ones would all be of one.
-        return images.take(spread_positions(images.name, len(images), limit))
-    return images.first(limit)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from driftnorm._internal.launch import Launcher, serial
-from driftnorm._internal.scratch import remove_leftovers
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from driftnorm._internal.processes import end_if_stopped
+from driftnorm._internal.types import Pixels
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import (
     Cell,
@@ -21,9 +26,9 @@ from driftnorm.bench.cell import (
     Training,
 )
 from driftnorm.bench.protocol import stream_order
-from driftnorm.bench.rows import Failure, Row, RowStore
+from driftnorm.bench.runner import Opened, Study
+from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
-from driftnorm.bench.studies.corruption_cells import Task, batches, give_up, measure
 from driftnorm.bench.studies.corruption_checks import (
     check_class_count,
     check_corruptions,
@@ -31,23 +36,23 @@ from driftnorm.bench.studies.corruption_checks import (
     check_whole,
 )
 from driftnorm.bench.studies.measured_method import method_id, spec_of
-from driftnorm.bench.studies.subject import open_subject, subject_name, training_of
 from driftnorm.images.image_set import ImageSet
+from driftnorm.images.pictures import PictureSet
 from driftnorm.methods.spec import MethodSpec
-from driftnorm.models.opener import Model
+from driftnorm.models.opener import Model, open_model
 from driftnorm.shifts import CORRUPTIONS
 
-__all__ = ["Study", "batches"]
+__all__ = ["CorruptionStudy", "batches"]
 
 
 @dataclass(frozen=True)
-class Study:
+class CorruptionStudy(Study):
     """What is measured on what.
 
     Attributes:
         data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures),
             corrupted on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
-        model: As `driftnorm.models.load` takes it.
+        model: As `driftnorm.models.open_model` takes it.
         weights: Its weights, if the name alone does not bring them.
         methods: Each with its options.
         corruptions: Which of them, in this order.
@@ -60,12 +65,14 @@ class Study:
         frost: Where frost's overlay pictures are.
         subset: A list of ImageNet-C's pictures to take.
         classes: Of pictures: the folder names of all classes, in the order of the outputs.
-        pretrained: Take the weights that timm or torchvision publish for the model.
+        pretrained: Take the weights that timm or torchvision publish for the model; without it
+            nothing is downloaded.
         mean: Of the network's input, per channel of images in [0, 1]; None where it is known.
         std: Its deviation, likewise.
         size: Height and width that the images must have; None takes them as they are.
         guard: Off by default: the paper's methods have none.
         training: How the network was trained, if its file does not say so.
+        device: Where the network runs.
         name: Of the study, for the rows.
     """
 
@@ -88,6 +95,7 @@ class Study:
     size: int | None = None
     guard: Policy = "off"
     training: Training | None = None
+    device: str = "cpu"
     name: str = "robustness"
 
     def __post_init__(self) -> None:
@@ -109,12 +117,12 @@ class Study:
         data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)
         example = streams.example(self.corruptions[0], max(self.severities))
-        network = self._network(self._checked_model(data.label, example))
+        check_class_count(self.model, len(self._model.classes) or None, data.label, example.classes)
         variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
         return [
             Cell(
                 self.name,
-                network,
+                self._network_id,
                 StreamId(
                     data,
                     shifts,
@@ -137,49 +145,72 @@ class Study:
             for method in map(self._method, self.methods)
         ]
 
-    def _network(self, model: Model) -> NetworkId:
-        training, recipe = self.training, training_of(model)
-        if training is None and recipe is not None:
-            training = Training(Trainer(recipe))
-        return NetworkId(subject_name(self.model), model.digest[:8], training)
-
     def _method(self, method: MethodSpec) -> MethodId:
         """The method with the study's settings, if it takes gradient steps."""
         return method_id(method, self.optimising if method.recipe().needs_backward else ())
 
-    def _checked_model(self, label: str, example: Images) -> Model:
-        first = example.first(1)
-        model = self.open_model(first if isinstance(first, ImageSet) else first.load())
-        check_class_count(self.model, len(model.classes) or None, label, example.classes)
-        return model
-
-    def open_model(self, images: ImageSet) -> Model:
-        """The network, which must be able to take such images."""
-        height, width = images.images.shape[1:3]
-        return open_subject(
-            self.model,
-            self.weights,
-            self.pretrained,
-            self.mean,
-            self.std,
-            self.size,
-            (height, width),
-        )
-
-    def run(
-        self, store: RowStore, launcher: Launcher = serial, workers: int = 1
-    ) -> Iterator[Row | Failure]:
-        """Measure what the store does not have; yields a row or a failure for each cell."""
-        remove_leftovers(store.folder)
-        missing = [cell for cell in self.cells() if not store.has(cell)]
-        streams = groupby(missing, key=lambda cell: cell.stream)
-        tasks = (Task(self, store.folder, tuple(cells)) for _, cells in streams)
-        for _, results in launcher(measure, tasks, workers, give_up):
-            yield from results
-
-    @property
+    @cached_property
     def _streams(self) -> Streams:
         return open_streams(self.data, self.limit, self.frost, self.subset, self.classes)
+
+    @cached_property
+    def _first(self) -> ImageSet:
+        """One image as the streams have them."""
+        first = self._streams.example(self.corruptions[0], max(self.severities)).first(1)
+        return first if isinstance(first, ImageSet) else first.load()
+
+    @cached_property
+    def _model(self) -> Model:
+        """The network, which must be able to take such images."""
+        height, width = self._first.images.shape[1:3]
+        with torch.random.fork_rng(enabled=":" not in self.model):
+            if ":" not in self.model:  # a built-in network without weights: alike in every process
+                torch.manual_seed(0)
+            return open_model(
+                self.model,
+                weights=self.weights,
+                mean=self.mean,
+                std=self.std,
+                size=self.size,
+                shown=(height, width),
+                untrained=not self.pretrained,
+            )
+
+    @property
+    def _network_id(self) -> NetworkId:
+        training, recipe = self.training, _recipe_of(self._model)
+        if training is None and recipe is not None:
+            training = Training(Trainer(recipe))
+        path = Path(self.model)
+        folder = path.parent.name if path.is_file() else ""
+        name = f"{folder}/{path.name}" if folder else path.name
+        return NetworkId(name, self._model.digest[:8], training)
+
+    def open(self, cell: Cell, scratch: Path) -> Opened:
+        """The network, and the stream's images in memory or in a file of `scratch`."""
+        if cell.network.digest != self._model.digest[:8]:
+            raise ValueError(
+                f"the network's weights are others in every process ({cell.network.label}, now "
+                f"@{self._model.digest[:8]}): seed the function that builds it, or give weights."
+            )
+        images = _in_memory(self.images(cell), scratch)
+
+        def look(at: int) -> Look:
+            return Look(f"image {images.indices[at]}", int(images.labels[at]), images.images[at])
+
+        return Opened(
+            self._model.network.to(self.device),
+            lambda: batches(images, cell.protocol.batch_size, self.device),
+            images.classes,
+            look,
+            {"note": images.note} if images.note else {},
+        )
+
+    def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
+        """The network and noise of the images' size."""
+        height, width = self._first.images.shape[1:3]
+        noise = torch.rand(cell.protocol.batch_size, 3, height, width)
+        return self._model.network.to(self.device), noise.to(self.device)
 
     def images(self, cell: Cell) -> Images:
         """The stream's images, in their order."""
@@ -191,5 +222,33 @@ class Study:
         return chosen.take(stream_order(len(chosen), stream.seed))
 
 
+def batches(images: ImageSet, size: int, device: str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
+    """Images in [0, 1] as (N, 3, H, W), with labels, batch by batch."""
+    for begin in range(0, len(images), size):
+        part = slice(begin, begin + size)
+        pixels = torch.from_numpy(np.array(images.images[part])).to(device)
+        labels = torch.from_numpy(np.array(images.labels[part]))
+        yield pixels.permute(0, 3, 1, 2).float().div(255), labels
+
+
+def _in_memory(found: ImageSet | PictureSet, scratch: Path) -> ImageSet:
+    if isinstance(found, ImageSet):
+        return found
+    read = found.read
+
+    def reading(path: Path, index: int) -> Pixels:
+        end_if_stopped()
+        return read(path, index)
+
+    return replace(found, read=reading).spool(scratch / "pixels")
+
+
 def _shuffles(images: Images, seed: int) -> bool:
     return seed != 0 or not isinstance(images, ImageSet)
+
+
+def _recipe_of(model: Model) -> str | None:
+    """The recipe that the network was trained with, if its file says so."""
+    run = model.facts.get("run")
+    recipe = run.get("recipe") if isinstance(run, dict) else None
+    return recipe if isinstance(recipe, str) else None

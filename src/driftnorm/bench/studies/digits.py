@@ -7,31 +7,26 @@ trained network for each shift and severity.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from driftnorm._internal.processes import in_processes
-from driftnorm.adapter import Adapter
-from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm._internal.files import write_atomically
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
-from driftnorm.bench.rows import Row, RowStore, environment
-from driftnorm.bench.samples import Look, keep_exhibits
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.rows import RowStore
+from driftnorm.bench.runner import Opened, Outlook, Preparation, Study, Task
+from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
-from driftnorm.bench.studies.measured_method import method_id, spec_of
-from driftnorm.errors import DriftnormWarning
+from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.methods.spec import parse_method
 
-__all__ = ["Demo", "digit_network", "train"]
+__all__ = ["DigitStudy", "digit_network", "train"]
 
 _MEAN, _STD = 0.305, 0.376  # of the digits' pixels
 
@@ -89,15 +84,17 @@ COMPARED = (
 
 
 @dataclass(frozen=True)
-class Demo:
+class DigitStudy(Study):
     """What the demo measures.
 
     Attributes:
+        folder: Where the trained networks are kept.
         seeds: How many times everything is repeated, with another split and another training.
-        batch_size: Images a batch.
+        batch_size: Images per batch.
         names: The methods.
     """
 
+    folder: Path = Path("runs/demo/networks")
     seeds: int = 3
     batch_size: int = 64
     names: tuple[str, ...] = COMPARED
@@ -118,78 +115,66 @@ class Demo:
             for name in self.names
         ]
 
-    def run(
-        self, store: RowStore, workers: int = 1, tell: Callable[[str], None] = lambda text: None
-    ) -> Iterator[Row]:
-        """Measure what the store does not have yet; yields every new row."""
-        missing = [cell for cell in self.cells() if not store.has(cell)]
-        for task, rows in in_processes(_measure, self._tasks(missing, store.folder, tell), workers):
-            stream = task.cells[0].stream
-            tell(f"seed {stream.seed}: {stream.label}")
-            for row in rows:
-                store.write(row)
-                yield row
+    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
+        """One network per seed is trained, then everything is measured."""
+        yield self._trainings(store)
+        yield self.measurements(self.cells(), store)
 
-    @staticmethod
-    def _tasks(missing: list[Cell], folder: Path, tell: Callable[[str], None]) -> Iterator[_Task]:
-        """One stream and all its methods each; a network is trained when it is first needed."""
-        streams = groupby(missing, key=lambda cell: cell.stream)
-        weights: dict[int, dict[str, Tensor]] = {}
-        for stream, cells in streams:
-            seed = stream.seed
-            if seed not in weights:
-                tell(f"training, seed {seed}")
-                weights[seed] = train(split_digits(seed)[0], seed).state_dict()
-            yield _Task(tuple(cells), folder, weights[seed])
+    def outlook(self, store: RowStore) -> Outlook:
+        """What is missing, trainings included."""
+        return super().outlook(store)._replace(preparations=len(self._trainings(store)))
+
+    def _trainings(self, store: RowStore) -> list[Task]:
+        needed = sorted({c.stream.seed for c in self.cells() if not store.has(c)})
+        return [
+            Preparation(f"training, seed {seed}", train_into, (self._weights(seed), seed))
+            for seed in needed
+            if not self._weights(seed).exists()
+        ]
+
+    def _weights(self, seed: int) -> Path:
+        return self.folder / f"network-{seed}.safetensors"
+
+    def _network(self, seed: int) -> nn.Module:
+        network = digit_network()
+        network.load_state_dict(load_file(self._weights(seed)))
+        return network.eval()
+
+    def open(self, cell: Cell, scratch: Path) -> Opened:
+        """The network of the cell's seed, and the same images in the same order for all methods."""
+        test = split_digits(cell.stream.seed)[1]
+        images = _shifted(cell, test)
+
+        def look(at: int) -> Look:
+            pixels = images[at].clamp(0, 1).permute(1, 2, 0).numpy()
+            return Look(f"digit {at}", int(test.labels[at]), pixels)
+
+        return Opened(
+            self._network(cell.stream.seed),
+            lambda: zip(
+                torch.split(normalized(images), self.batch_size),
+                torch.split(test.labels, self.batch_size),
+                strict=True,
+            ),
+            [str(digit) for digit in range(10)],
+            look,
+        )
+
+    def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
+        """An untrained network costs as much as a trained one."""
+        return digit_network().eval(), torch.rand(self.batch_size, 1, 8, 8)
 
 
-class _Task(NamedTuple):
-    cells: tuple[Cell, ...]
-    folder: Path
-    weights: dict[str, Tensor]
-
-
-def _measure(task: _Task) -> list[Row]:
-    torch.set_num_threads(1)  # the network is so small that threads only get in each other's way
-    network = digit_network()
-    network.load_state_dict(task.weights)
-    network.eval()
-    first = task.cells[0]
-    test, where = split_digits(first.stream.seed)[1], environment()
-    images = _shifted(first, test)
-    about = {"exhibits": _exhibit(task.folder, first, images, test.labels)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DriftnormWarning)  # alarms are counted in the rows
-        rows = []
-        for cell in task.cells:
-            found = evaluate(_adapter(network, cell), _stream(cell, images, test))
-            rows.append(Row(cell, found | about, where))
-    return rows
-
-
-def _adapter(network: nn.Module, cell: Cell) -> Adapter:
-    spec = spec_of(cell.method)
-    return RecipeAdapter(network, spec.recipe(), method=spec.name, guard="warn")
+def train_into(file: Path, seed: int) -> None:
+    """Train the network of a seed and keep its weights."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    weights = save(train(split_digits(seed)[0], seed).state_dict())
+    write_atomically(file, weights)
 
 
 def _shifted(cell: Cell, test: Digits) -> Tensor:
-    """The same images in the same order for every method."""
     generator = torch.Generator().manual_seed(1000 * cell.stream.seed + cell.stream.severity)
     images = test.images
     for shift in cell.stream.shifts:
         images = SHIFTS[shift.name](images, shift.severity, generator)
     return images
-
-
-def _exhibit(folder: Path, cell: Cell, images: Tensor, labels: Tensor) -> str:
-    def look(at: int) -> Look:
-        return Look(f"digit {at}", int(labels[at]), images[at].clamp(0, 1).permute(1, 2, 0).numpy())
-
-    return keep_exhibits(folder, cell, [str(digit) for digit in range(10)], look)
-
-
-def _stream(cell: Cell, images: Tensor, test: Digits) -> Iterator[tuple[Tensor, Tensor]]:
-    size = cell.protocol.batch_size
-    for begin in range(0, len(images), size):
-        part = slice(begin, begin + size)
-        yield normalized(images[part]), test.labels[part]

@@ -9,23 +9,20 @@ those that a table will show, which costs a fraction and changes no number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import filterfalse
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from driftnorm._internal.launch import Launcher, serial
-from driftnorm._internal.processes import WORKER_DIED
 from driftnorm._internal.types import Integers
-from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.cell import (
     Cell,
     DataId,
-    MethodId,
     NetworkId,
     Protocol,
     Shift,
@@ -34,29 +31,29 @@ from driftnorm.bench.cell import (
     Training,
 )
 from driftnorm.bench.protocol import stream_order
-from driftnorm.bench.rows import Failure, Row, RowStore, environment
-from driftnorm.bench.samples import Look, keep_exhibits
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.rows import RowStore
+from driftnorm.bench.runner import Opened, Outlook, Study, Task
+from driftnorm.bench.samples import Look
 from driftnorm.bench.selection import most_settings, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
-from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.bench.vocabulary import TARGET, VALIDATION, GridSize
-from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays, evaluation_batches
+from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.methods.spec import MethodSpec, parse_method
+from driftnorm.methods.spec import parse_method
 from driftnorm.models import open_checkpoint
 
-__all__ = ["DomainStudy", "Targets", "TrainedNetwork", "open_trained"]
+__all__ = ["DomainStudy", "Targets", "TrainedNetwork", "read_trained"]
 
 Targets: TypeAlias = Literal["all", "selected"]
 
 
-class TrainedNetwork(NamedTuple):
+@dataclass(frozen=True)
+class TrainedNetwork:
     """What a study must know about a file of `DomainTraining`.
 
     Attributes:
         path: The file.
-        network: Takes images in [0, 1].
         algorithm: What it was trained with.
         trained_on: Names of the training domains.
         test_domains: Names of the others.
@@ -65,12 +62,10 @@ class TrainedNetwork(NamedTuple):
         lr: It was trained with.
         weight_decay: It was trained with.
         trial_seed: Of the splits.
-        digest: First letters of the weights' hash.
         id: For rows.
     """
 
     path: str
-    network: nn.Module
     algorithm: str
     trained_on: tuple[str, ...]
     test_domains: tuple[str, ...]
@@ -79,7 +74,6 @@ class TrainedNetwork(NamedTuple):
     lr: float
     weight_decay: float
     trial_seed: int
-    digest: str
     id: NetworkId
 
     @property
@@ -87,10 +81,13 @@ class TrainedNetwork(NamedTuple):
         """For people: algorithm, target, trial, network, weights."""
         return self.id.label
 
+    def network(self) -> nn.Module:
+        """Opened; takes images in [0, 1]."""
+        return open_checkpoint(self.path).model
 
-@lru_cache(maxsize=8)
-def open_trained(path: str) -> TrainedNetwork:
-    """Open a file that `driftnorm train domains` wrote."""
+
+def read_trained(path: str) -> TrainedNetwork:
+    """What a file that `driftnorm train domains` wrote says of itself."""
     checkpoint = open_checkpoint(path)
     facts = checkpoint.facts
     if "trained_on" not in facts:
@@ -99,7 +96,6 @@ def open_trained(path: str) -> TrainedNetwork:
             f"writes files that do."
         )
     training, size = facts["training"], checkpoint.preprocessing.size
-    digest = checkpoint.weights_hash[:8]
     trained = Training(
         Trainer(
             training["algorithm"],
@@ -113,7 +109,6 @@ def open_trained(path: str) -> TrainedNetwork:
     )
     return TrainedNetwork(
         path,
-        checkpoint.model,
         training["algorithm"],
         tuple(facts["trained_on"]),
         tuple(facts["test_domains"]),
@@ -122,27 +117,27 @@ def open_trained(path: str) -> TrainedNetwork:
         training["lr"],
         training["weight_decay"],
         training["trial_seed"],
-        digest,
-        NetworkId(training["backbone"], digest, trained),
+        NetworkId(training["backbone"], checkpoint.weights_hash[:8], trained),
     )
 
 
 @dataclass(frozen=True)
-class DomainStudy:
+class DomainStudy(Study):
     """What is measured.
 
     Attributes:
         data: As `open_arrays` takes it.
         models: Files of trained networks.
         methods: Words such as ``tent`` or ``gprebn:statistics=source``.
-        grid: How many settings are tried; see `grids`.
+        grid: How many settings are tried; see `domain_grids`.
         batch_size: Images per batch.
         seeds: Of the streams' order.
-        limit: At most this many images of each stream.
+        limit: At most this many images of each stream, the target's too.
         validation_limit: At most this many images of each validation split; targets stay whole.
         cache: Folder of decoded images.
         targets: Which settings meet the target: all, or those that a table shows; these are known
             once validation is measured.
+        device: Where the networks run.
     """
 
     data: str
@@ -155,6 +150,7 @@ class DomainStudy:
     validation_limit: int | None = None
     cache: str | None = None
     targets: Targets = "all"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "limit", "validation_limit"):
@@ -164,55 +160,62 @@ class DomainStudy:
         if self.targets not in get_args(Targets):
             raise ValueError(f"`targets` must be one of {get_args(Targets)}, got {self.targets!r}.")
 
+    @cached_property
+    def networks(self) -> tuple[TrainedNetwork, ...]:
+        """What the files say of themselves."""
+        return tuple(map(read_trained, self.models))
+
     def cells(self) -> list[Cell]:
         """Every measurement that may be made, those of one network and stream together."""
-        return [cell for _, cell in self._each(lambda cells: cells)]
+        return [cell for trained in self.networks for cell in self._cells_of(trained)]
 
-    def missing(self, store: RowStore) -> list[Cell]:
-        """What a run would measure; unless `is_exact`, at most so much, the slowest settings."""
-        left = [cell for phase in self._phases(store) for _, cell in phase if not store.has(cell)]
-        if self.is_exact(store):
-            return left
-        most = (cell for _, cell in self._each(lambda cells: self._most(cells, store)))
-        return [*filter(_is_validation, left), *most]
+    def outlook(self, store: RowStore) -> Outlook:
+        """Unless validation has decided what meets the target, at most as much as it may."""
+        cells = self.cells()
+        decided = all(store.has(cell) for cell in filter(_is_validation, cells))
+        if self.targets == "all" or decided:
+            wanted = cells if self.targets == "all" else [*self._shown(store)]
+            return Outlook([cell for cell in wanted if not store.has(cell)])
+        validation = [c for c in filter(_is_validation, cells) if not store.has(c)]
+        most = (c for trained in self.networks for c in self._most(trained, store))
+        return Outlook([*validation, *most], exact=False)
 
-    def is_exact(self, store: RowStore) -> bool:
-        """Whether it is known what meets the target; if not all does, validation decides."""
-        return self.targets == "all" or all(
-            store.has(cell) for cell in self.cells() if _is_validation(cell)
-        )
-
-    def _phases(self, store: RowStore) -> Iterator[Iterator[tuple[str, Cell]]]:
-        """Measurements with the files of their networks; a phase needs the rows of the last."""
+    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
+        """All at once, or validation first and then what it selects."""
+        cells = self.cells()
         if self.targets == "all":
-            yield self._each(lambda cells: cells)
+            yield self.measurements(cells, store)
             return
-        yield self._each(lambda cells: [*filter(_is_validation, cells)])
-        yield self._each(lambda cells: self._shown(cells, store))
+        yield self.measurements(filter(_is_validation, cells), store)
+        yield self.measurements(self._shown(store), store)
 
-    def _each(self, some: Callable[[list[Cell]], list[Cell]]) -> Iterator[tuple[str, Cell]]:
-        for path in self.models:
-            for cell in some(self._cells_of(open_trained(path))):
-                yield path, cell
+    def measurements(self, cells: Iterable[Cell], store: RowStore) -> Iterator[Task]:
+        """Every task knows the file of its own network only."""
+        own: dict[NetworkId, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            own[cell.network].append(cell)
+        paths = {trained.id: trained.path for trained in self.networks}
+        for network, several in own.items():
+            alone = replace(self, models=(paths[network],))
+            yield from Study.measurements(alone, several, store)
 
-    def _shown(self, cells: list[Cell], store: RowStore) -> list[Cell]:
-        rows = [row for cell in filter(_is_validation, cells) if (row := store.get(cell))]
-        return shown_cells([*filterfalse(_is_validation, cells)], rows)
+    def _shown(self, store: RowStore) -> Iterator[Cell]:
+        """The target's cells that a table shows, given the rows of validation."""
+        for trained in self.networks:
+            cells = self._cells_of(trained)
+            rows = [row for cell in filter(_is_validation, cells) if (row := store.get(cell))]
+            yield from shown_cells([*filterfalse(_is_validation, cells)], rows)
 
-    def _most(self, cells: list[Cell], store: RowStore) -> list[Cell]:
+    def _most(self, trained: TrainedNetwork, store: RowStore) -> Iterator[Cell]:
         """Of the target's cells that are not done, as many as can be shown, the slowest."""
         known = {str(parse_method(word)): settings_of(word, self.grid) for word in self.methods}
         places: dict[tuple[str, str, int], list[Cell]] = defaultdict(list)
-        for cell in filterfalse(_is_validation, cells):
+        for cell in filterfalse(_is_validation, self._cells_of(trained)):
             if not store.has(cell):
                 places[cell.method.word, cell.stream.shift, cell.stream.seed].append(cell)
-        return [
-            cell
-            for (method, _, _), own in places.items()
-            for cell in sorted(own, key=lambda cell: -cell.method.steps)[
-                : most_settings(method, known[method], known.get("tent", ()))
-            ]
-        ]
+        for (method, _, _), own in places.items():
+            most = most_settings(method, known[method], known.get("tent", ()))
+            yield from sorted(own, key=lambda cell: -cell.method.steps)[:most]
 
     def _cells_of(self, trained: TrainedNetwork) -> list[Cell]:
         arrays = self.arrays(trained)
@@ -256,23 +259,39 @@ class DomainStudy:
             return split.inner[: self.limit]
         return split.out[: self.limit][: self.validation_limit]
 
-    def complete(self, method: MethodId, trained: TrainedNetwork) -> MethodSpec:
-        """The method with a setting: rho is a multiple of the rate that the network had."""
-        spec = spec_of(method)
-        if "rho" not in dict(method.settings):
-            return spec
-        return spec.with_defaults(
-            (("source_lr", trained.lr), ("weight_decay", trained.weight_decay))
+    def open(self, cell: Cell, scratch: Path) -> Opened:
+        """The network, and the images of its domain in their order."""
+        trained = self._trained(cell)
+        arrays, (shift,) = self.arrays(trained), cell.stream.shifts
+        array = arrays.domains[arrays.index(shift.name)]
+        positions = self.positions(arrays, trained, shift.name, cell.stream.split)
+        positions = positions[stream_order(len(positions), cell.stream.seed)]
+
+        def look(at: int) -> Look:
+            place = int(positions[at])
+            return Look(f"image {place}", int(array.labels[place]), array.images[place])
+
+        return Opened(
+            trained.network().to(self.device),
+            lambda: (
+                (images.to(self.device), labels)
+                for images, labels in evaluation_batches(array, positions, self.batch_size)
+            ),
+            arrays.classes,
+            None if _is_validation(cell) else look,
+            {"content": arrays.content, **({"note": arrays.note} if arrays.note else {})},
+            # rho is a multiple of the rate that the network was trained with.
+            (("source_lr", trained.lr), ("weight_decay", trained.weight_decay)),
         )
 
-    def run(
-        self, store: RowStore, launcher: Launcher = serial, workers: int = 1
-    ) -> Iterator[Row | Failure]:
-        """Measure what the store does not have; yields a row or a failure for each cell."""
-        for phase in self._phases(store):
-            tasks = (Task(self, store.folder, *each) for each in phase if not store.has(each[1]))
-            for _, result in launcher(measure, tasks, workers, give_up):
-                yield result
+    def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
+        """The network and noise of the images' shape."""
+        trained = self._trained(cell)
+        noise = torch.rand(self.batch_size, *self.arrays(trained).image_shape)
+        return trained.network().to(self.device), noise.to(self.device)
+
+    def _trained(self, cell: Cell) -> TrainedNetwork:
+        return next(trained for trained in self.networks if trained.id == cell.network)
 
 
 def _is_validation(cell: Cell) -> bool:
@@ -282,56 +301,3 @@ def _is_validation(cell: Cell) -> bool:
 def _streams(trained: TrainedNetwork) -> list[tuple[str, str]]:
     validation = [(domain, VALIDATION) for domain in trained.trained_on]
     return [*validation, *((domain, TARGET) for domain in trained.test_domains)]
-
-
-class Task(NamedTuple):
-    """One cell, and the file of its network."""
-
-    study: DomainStudy
-    folder: Path
-    model: str
-    cell: Cell
-
-
-def give_up(task: Task) -> Failure:
-    """What is left of a cell whose process died."""
-    failure = Failure(task.cell, WORKER_DIED)
-    RowStore(task.folder).fail(failure)
-    return failure
-
-
-def _exhibit(
-    folder: Path, cell: Cell, classes: Sequence[str], array: DomainArray, positions: Integers
-) -> str:
-    def look(at: int) -> Look:
-        place = int(positions[at])
-        return Look(f"image {place}", int(array.labels[place]), array.images[place])
-
-    return keep_exhibits(folder, cell, classes, look)
-
-
-def measure(task: Task) -> Row | Failure:
-    """Run one stream through one adapter."""
-    study, cell, store = task.study, task.cell, RowStore(task.folder)
-    try:
-        trained = open_trained(task.model)
-        arrays = study.arrays(trained)
-        (domain,), part = (shift.name for shift in cell.stream.shifts), cell.stream.split
-        array = arrays.domains[arrays.index(domain)]
-        positions = study.positions(arrays, trained, domain, part)
-        positions = positions[stream_order(len(positions), cell.stream.seed)]
-        stream = evaluation_batches(array, positions, study.batch_size)
-        method = study.complete(cell.method, trained)
-        adapter = RecipeAdapter(
-            trained.network, method.recipe(), method=method.name, guard="off", seed=cell.stream.seed
-        )
-        about = {"content": arrays.content, **({"note": arrays.note} if arrays.note else {})}
-        if not _is_validation(cell):
-            about["exhibits"] = _exhibit(store.folder, cell, arrays.classes, array, positions)
-        row = Row(cell, evaluate(adapter, stream) | about, environment())
-    except (RuntimeError, ValueError, OSError, TypeError) as error:
-        failure = Failure(cell, f"{type(error).__name__}: {error}")
-        store.fail(failure)
-        return failure
-    store.write(row)
-    return row

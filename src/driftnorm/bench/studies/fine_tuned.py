@@ -6,40 +6,28 @@ target statistics, without and with Tent.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from multiprocessing import parent_process
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from driftnorm._internal.interrupts import stop_requests
-from driftnorm._internal.launch import Launcher, serial
-from driftnorm._internal.processes import WORKER_DIED
+from torch import Tensor, nn
+
 from driftnorm.bench.cell import Cell, Trainer, Training
-from driftnorm.bench.rows import Failure, Row, RowStore
-from driftnorm.bench.studies.corruptions import Study
+from driftnorm.bench.rows import RowStore
+from driftnorm.bench.runner import Opened, Outlook, Preparation, Study, Task
+from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.methods.spec import parse_method
 from driftnorm.training.fine_tuning import FineTuning
 
-__all__ = ["METHODS", "FineTunedStudy", "Outcome"]
+__all__ = ["METHODS", "FineTunedStudy"]
 
 METHODS = tuple(map(parse_method, ("source", TENT_ON_SOURCE, "bn", "tent")))
 
-_STOPPED = threading.Event()  # in a worker: calls that wait in its queue are not begun any more
-
-
-class Outcome(NamedTuple):
-    """What became of one corruption: rows and failures, or why its network could not be made."""
-
-    left_out: str
-    results: list[Row | Failure]
-    error: str | None = None
-
 
 @dataclass(frozen=True)
-class FineTunedStudy:
+class FineTunedStudy(Study):
     """Fine-tuned networks against the one they came from.
 
     Attributes:
@@ -49,21 +37,46 @@ class FineTunedStudy:
     """
 
     tuning: FineTuning
-    pretrained: Study
+    pretrained: CorruptionStudy
 
-    def pools(self) -> list[str]:
+    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
+        """Training images, networks, and what is measured on them."""
+        yield chain(
+            self._make_pools(), self.pretrained.measurements(self.pretrained.cells(), store)
+        )
+        yield self._tune()
+        tuned = [self.tuned(corruption) for corruption in self._tuned_corruptions()]
+        yield chain.from_iterable(each.measurements(each.cells(), store) for each in tuned)
+
+    def _make_pools(self) -> list[Task]:
         """The corruptions whose training images are not there yet."""
         left_out = self.pretrained.corruptions
         needed = [c for c in self.tuning.corruptions if left_out != (c,)]
-        return [c for c in needed if not self.tuning.pool_file(c).exists()]
+        return [
+            Preparation(f"training images with {c}", self.tuning.make_pool, (c,))
+            for c in needed
+            if not self.tuning.pool_file(c).exists()
+        ]
 
-    def make_pools(self, launcher: Launcher = serial, workers: int = 1) -> Iterator[str]:
-        """Corrupt the training images; yields each corruption when it is done."""
-        tasks = [(self.tuning, corruption) for corruption in self.pools()]
-        for (_, corruption), _ in launcher(_make_pool, tasks, workers):
-            yield corruption
+    def _tune(self) -> list[Task]:
+        return [
+            Preparation(f"fine-tuning without {c}", self.tuning.tune, (c,))
+            for c in self.pretrained.corruptions
+            if not self.tuning.file(c).exists()
+        ]
 
-    def tuned(self, left_out: str) -> Study:
+    def _tuned_corruptions(self) -> list[str]:
+        return [c for c in self.pretrained.corruptions if self.tuning.file(c).exists()]
+
+    def outlook(self, store: RowStore) -> Outlook:
+        """The cells of networks that are not there yet are counted as if they were."""
+        missing = [cell for cell in self.cells() if not store.has(cell)]
+        for corruption in self.pretrained.corruptions:
+            if not self.tuning.file(corruption).exists():
+                missing += replace(self.pretrained, corruptions=(corruption,)).cells()
+        return Outlook(missing, len(self._make_pools()) + len(self._tune()))
+
+    def tuned(self, left_out: str) -> CorruptionStudy:
         """What is measured on the network that did not see a corruption; needs its file."""
         return replace(
             self.pretrained,
@@ -87,66 +100,20 @@ class FineTunedStudy:
     def cells(self) -> list[Cell]:
         """All measurements whose networks are there."""
         cells = self.pretrained.cells()
-        for corruption in self.pretrained.corruptions:
-            if self.tuning.file(corruption).exists():
-                cells += self.tuned(corruption).cells()
+        for corruption in self._tuned_corruptions():
+            cells += self.tuned(corruption).cells()
         return cells
 
-    def missing(self, store: RowStore) -> list[str]:
-        """The corruptions whose network or whose rows are not there yet."""
-        return [
-            c
-            for c in self.pretrained.corruptions
-            if not self.tuning.file(c).exists() or not all(map(store.has, self.tuned(c).cells()))
-        ]
+    def open(self, cell: Cell, scratch: Path) -> Opened:
+        """As the study of the cell's own network does."""
+        return self._study_of(cell).open(cell, scratch)
 
-    def run(
-        self, store: RowStore, launcher: Launcher = serial, workers: int = 1
-    ) -> Iterator[Outcome]:
-        """Fine-tune and measure what is missing; yields an outcome for each corruption."""
-        tasks = [Task(self, store.folder, c) for c in self.missing(store)]
-        for _, outcome in launcher(tune_and_measure, tasks, workers, _died):
-            yield outcome
+    def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
+        """As the study of the cell's own network does."""
+        return self._study_of(cell).sample(cell)
 
-
-class Task(NamedTuple):
-    """One corruption to leave out."""
-
-    study: FineTunedStudy
-    folder: Path
-    left_out: str
-
-
-def tune_and_measure(task: Task) -> Outcome:
-    """Make the network without a corruption, then measure it on that corruption."""
-    if _STOPPED.is_set():
-        raise KeyboardInterrupt
-    try:
-        return _outcome(task)
-    except KeyboardInterrupt:
-        if parent_process() is not None:
-            _STOPPED.set()
-        raise
-
-
-def _outcome(task: Task) -> Outcome:
-    try:
-        task.study.tuning.tune(task.left_out)
-    except (ValueError, RuntimeError, OSError) as error:
-        return Outcome(task.left_out, [], f"{type(error).__name__}: {error}")
-    results: list[Row | Failure] = []
-    with stop_requests() as stopped:
-        for result in task.study.tuned(task.left_out).run(RowStore(task.folder)):
-            results.append(result)
-            if stopped():
-                raise KeyboardInterrupt
-    return Outcome(task.left_out, results)
-
-
-def _died(task: Task) -> Outcome:
-    return Outcome(task.left_out, [], WORKER_DIED)
-
-
-def _make_pool(task: tuple[FineTuning, str]) -> None:
-    tuning, corruption = task
-    tuning.make_pool(corruption)
+    def _study_of(self, cell: Cell) -> CorruptionStudy:
+        training = cell.network.training
+        if training is None or training.trainer.algorithm != "fine-tuning":
+            return self.pretrained
+        return self.tuned(training.left_out[0])

@@ -1,0 +1,274 @@
+"""The one runner: a study describes what to measure, and `run` measures what has no row yet.
+
+A study travels to other processes and machines as its description: whatever it has opened stays
+behind. A task that ran elsewhere left its rows in the folder it was given; nothing here relies on
+that folder being shared while the task runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from torch import Tensor, nn
+
+from driftnorm._internal.launch import Launcher, serial
+from driftnorm._internal.options import Options
+from driftnorm._internal.process_memory import forget_peak, peak_megabytes
+from driftnorm._internal.processes import WORKER_DIED, end_if_stopped
+from driftnorm._internal.scratch import remove_leftovers, scratch_folder
+from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.adapter.guard import Policy
+from driftnorm.bench.cell import Cell
+from driftnorm.bench.rows import Failure, Row, RowStore, environment
+from driftnorm.bench.samples import Look, keep_exhibits
+from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.studies.measured_method import spec_of
+
+__all__ = [
+    "Measurement",
+    "Opened",
+    "Outlook",
+    "Preparation",
+    "Prepared",
+    "Result",
+    "Study",
+    "Task",
+    "Unprepared",
+    "adapter_of",
+    "run",
+    "summary",
+]
+
+_MOST_CELLS = 24  # of a task: enough to open its stream once, few enough to keep all workers busy
+
+
+class Prepared(NamedTuple):
+    """Something that later measurements need is there now."""
+
+    what: str
+
+
+class Unprepared(NamedTuple):
+    """Something that later measurements need could not be made."""
+
+    what: str
+    error: str
+
+
+Result: TypeAlias = Row | Failure | Prepared | Unprepared
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A network and a stream, opened once for all the methods that meet them.
+
+    Attributes:
+        network: Takes what ``batches`` gives.
+        batches: The stream from its beginning, as (inputs, labels).
+        classes: Name of each class.
+        look: Shows the image at a position of the stream; None keeps no examples.
+        about: What the row says besides its numbers.
+        defaults: Options of methods that follow from the network.
+    """
+
+    network: nn.Module
+    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]]
+    classes: Sequence[str] = ()
+    look: Callable[[int], Look] | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+    defaults: Options = ()
+
+
+class Outlook(NamedTuple):
+    """What a run would do.
+
+    Attributes:
+        cells: Measurements to make.
+        preparations: Other things to make first.
+        exact: Whether it is just that; otherwise it is at most that.
+    """
+
+    cells: Sequence[Cell]
+    preparations: int = 0
+    exact: bool = True
+
+
+class Task(ABC):
+    """What a launcher hands to a worker. It is pickled, so it holds descriptions."""
+
+    @abstractmethod
+    def work(self, folder: Path) -> Iterator[Result]:
+        """Do it; whatever it writes goes below ``folder``."""
+
+    @abstractmethod
+    def given_up(self, folder: Path) -> Iterator[Result]:
+        """What is left of it after its process died."""
+
+
+class Study(ABC):
+    """A description of cells. Subclasses are frozen dataclasses."""
+
+    @abstractmethod
+    def cells(self) -> list[Cell]:
+        """Every measurement that may be made, those of one network and stream together."""
+
+    @abstractmethod
+    def open(self, cell: Cell, scratch: Path) -> Opened:
+        """The cell's network and stream; large things may be spooled into ``scratch``."""
+
+    @abstractmethod
+    def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
+        """The cell's network and a batch like its stream's, at little cost: for estimates."""
+
+    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
+        """The work, in phases: a phase begins when the rows of the one before are there."""
+        yield self.measurements(self.cells(), store)
+
+    def outlook(self, store: RowStore) -> Outlook:
+        """What a run would do."""
+        return Outlook([cell for cell in self.cells() if not store.has(cell)])
+
+    def measurements(self, cells: Iterable[Cell], store: RowStore) -> Iterator[Task]:
+        """The cells without a row, as tasks."""
+        missing = (cell for cell in cells if not store.has(cell))
+        for _, same in groupby(missing, key=lambda cell: (cell.network, cell.stream)):
+            own = tuple(same)
+            for begin in range(0, len(own), _MOST_CELLS):
+                yield Measurement(self, own[begin : begin + _MOST_CELLS])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Networks and images that were opened stay in this process.
+        names = {f.name for f in fields(cast(Any, self))}
+        return {name: value for name, value in vars(self).items() if name in names}
+
+
+@dataclass(frozen=True)
+class Measurement(Task):
+    """Cells of one network and one stream, which is opened once."""
+
+    study: Study
+    cells: tuple[Cell, ...]
+
+    def work(self, folder: Path) -> Iterator[Result]:
+        """Run every method; each row is written as soon as it is there."""
+        store, opened = RowStore(folder), None
+        with scratch_folder(folder) as scratch:
+            for cell in self.cells:
+                end_if_stopped()
+                if store.has(cell):  # another run was faster
+                    continue
+                try:
+                    forget_peak()
+                    opened = opened or self.study.open(cell, scratch)
+                    row = _measured(cell, opened, folder)
+                except Exception as error:  # whatever a network of the user's raises
+                    failure = Failure(cell, f"{type(error).__name__}: {error}")
+                    store.fail(failure)
+                    yield failure
+                else:
+                    store.write(row)
+                    yield row
+
+    def given_up(self, folder: Path) -> Iterator[Result]:
+        """The rows that it had, failures for the rest."""
+        store = RowStore(folder)
+        for cell in self.cells:
+            row = store.get(cell)
+            if row is None:
+                failure = Failure(cell, WORKER_DIED)
+                store.fail(failure)
+                yield failure
+            else:
+                yield row
+
+
+@dataclass(frozen=True)
+class Preparation(Task):
+    """Something to be made before others can be measured: a network, a set of images.
+
+    Attributes:
+        what: For people.
+        make: An importable function, or a method of a value that can be pickled.
+        arguments: Its arguments.
+    """
+
+    what: str
+    make: Callable[..., object]
+    arguments: tuple[Any, ...] = ()
+
+    def work(self, folder: Path) -> Iterator[Result]:
+        """Make it."""
+        end_if_stopped()
+        try:
+            self.make(*self.arguments)
+        except (ValueError, RuntimeError, OSError) as error:
+            yield Unprepared(self.what, f"{type(error).__name__}: {error}")
+        else:
+            yield Prepared(self.what)
+
+    def given_up(self, folder: Path) -> Iterator[Result]:
+        """It could not be made."""
+        yield Unprepared(self.what, WORKER_DIED)
+
+
+def run(
+    study: Study, store: RowStore, launcher: Launcher = serial, workers: int = 1
+) -> Iterator[Result]:
+    """Measure what the store does not have; yields each result when its task is done."""
+    remove_leftovers(store.folder)
+    for phase in study.phases(store):
+        tasks = ((task, store.folder) for task in phase)
+        for _, results in launcher(_work, tasks, workers, _given_up):
+            yield from results
+
+
+def summary(result: Result) -> str:
+    """One line for people: what it is of, and what came of it."""
+    if isinstance(result, Prepared):
+        return result.what
+    if isinstance(result, Unprepared):
+        return f"{result.what}: FAILED {result.error}"
+    if isinstance(result, Failure):
+        return f"{result.cell.label}: FAILED {result.error}"
+    return f"{result.cell.label}: {100 * result.metrics['error']:.2f} % error"
+
+
+def _work(sent: tuple[Task, Path]) -> list[Result]:
+    task, folder = sent
+    return [*task.work(folder)]
+
+
+def _given_up(sent: tuple[Task, Path]) -> list[Result]:
+    task, folder = sent
+    return [*task.given_up(folder)]
+
+
+def adapter_of(cell: Cell, network: nn.Module, defaults: Options = ()) -> RecipeAdapter:
+    """The cell's method on a network, as its protocol has it."""
+    spec = spec_of(cell.method).with_defaults(defaults)
+    return RecipeAdapter(
+        network,
+        spec.recipe(),
+        method=spec.name,
+        guard=cast(Policy, cell.protocol.guard),
+        episodic=cell.protocol.reset == "per batch",
+        seed=cell.stream.seed,
+    )
+
+
+def _measured(cell: Cell, opened: Opened, folder: Path) -> Row:
+    about = dict(opened.about)
+    if opened.look is not None:
+        about["exhibits"] = keep_exhibits(folder, cell, opened.classes, opened.look)
+    defaults = opened.defaults if "rho" in dict(cell.method.settings) else ()
+    metrics = evaluate(
+        adapter_of(cell, opened.network, defaults),
+        opened.batches(),
+        on_batch=lambda size: end_if_stopped(),
+    )
+    return Row(cell, {**metrics, "peak_megabytes": peak_megabytes(), **about}, environment())
