@@ -311,18 +311,28 @@ def literal_window(
     stream: list[Tensor], source: tuple[Tensor, Tensor], kind: Window
 ) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """One layer, from the formulas: what normalises each batch, and how often it jumped."""
-    evidence, usual, mean, second, used, jumps = 0.0, None, None, None, [], 0
+    evidence, usual, judged, mean, second, used, jumps = 0.0, 0.0, 0, None, None, [], 0
+    recent: list[tuple[float, Tensor]] = []  # every image with its weight
     for x in stream:
         n, mu, v = len(x), x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
         keep = (1 - 1 / kind.size) ** n
-        if mean is not None:
+        fade = (1 - 1 / kind.reach) ** n
+        recent = [(fade * weight, image) for weight, image in recent] + [(1.0, one) for one in x]
+        total = sum(weight for weight, _ in recent)
+        if mean is not None and evidence >= 1.5 * total:
+            near = sum(weight * image.mean((1, 2)) for weight, image in recent) / total
+            squares = sum(weight * (image**2).mean((1, 2)) for weight, image in recent) / total
             var = second - mean**2
-            moved = ((mu - mean) ** 2 + (v.sqrt() - var.sqrt()) ** 2) / (var + 1e-5)
-            d = min(n, 64) * float(moved.mean())
-            if usual is not None and d > kind.jump * usual:
+            spread = (squares - near**2).clamp(min=0)
+            moved = ((near - mean) ** 2 + (spread.sqrt() - var.sqrt()) ** 2) / (var + 1e-5)
+            d = min(total, 64) * float(moved.mean())
+            if judged >= 2 * kind.reach and d > kind.jump * usual:
                 keep, jumps = kind.forget, jumps + 1
+                recent = [(1.0, one) for one in x]
             else:
-                usual = d if usual is None else 0.9 * usual + 0.1 * d
+                judged += n
+                rate = max(n / judged, 1 - (1 - 1 / (8 * kind.reach)) ** n)
+                usual += rate * (min(d, 2 * usual if judged > 4 * kind.reach else math.inf) - usual)
         evidence = keep * evidence + n
         w = n / evidence
         mean = mu if mean is None else (1 - w) * mean + w * mu
@@ -334,7 +344,9 @@ def literal_window(
     return used, jumps
 
 
-@pytest.mark.parametrize("sizes", [(8,) * 30, (1,) * 60, (3, 64, 1, 200, 7, 5, 30, 2, 16, 9)])
+@pytest.mark.parametrize(
+    "sizes", [(8,) * 40, (1,) * 260, (3, 64, 1, 200, 70, 5, 30, 64, 16, 90, 7, 1)]
+)
 def test_window(sizes: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     stream = []

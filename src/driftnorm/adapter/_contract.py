@@ -8,7 +8,7 @@ thread safety and the guard.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,9 @@ class BatchReport:
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
         reason: Why the batch was bad or guarded.
+        disagreement: Over recent images that the source was asked about too, the share to which
+            the two give different classes; NaN if there are none. The accuracy of the two on these
+            images differs by no more than this.
         source: The source's logits on the first images of the batch, if the guard asked for them.
     """
 
@@ -44,6 +47,7 @@ class BatchReport:
     spread: float = float("nan")
     loss: float | None = None
     reason: str = ""
+    disagreement: float = float("nan")
     source: Tensor | None = field(default=None, compare=False, repr=False)
 
 
@@ -90,8 +94,8 @@ class Adapter(nn.Module):
 
     @property
     @abstractmethod
-    def alarms(self) -> int:
-        """How many times the guard found adaptation harmful."""
+    def alarms(self) -> Sequence[object]:
+        """Every time that adapting was found to be harmful."""
 
     @abstractmethod
     def reset(self) -> None:

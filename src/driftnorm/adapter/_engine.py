@@ -20,7 +20,7 @@ from driftnorm.adapter._checks import check_input, normalizes_input, refuse_expo
 from driftnorm.adapter._contract import Adapter, BatchReport
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
-from driftnorm.adapter._pass import SHARED, Pass
+from driftnorm.adapter._pass import Pass
 from driftnorm.adapter._probe import Layout, check_classifier_name
 from driftnorm.adapter._setup import (
     assign_statistics,
@@ -32,10 +32,10 @@ from driftnorm.adapter._setup import (
 from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting, learn
 from driftnorm.adapter._tree import mapped, new_tensors
 from driftnorm.adapter._watch import Watch
-from driftnorm.adapter.guard import Finding, Guard, GuardState, Policy, Signals, read_signals
+from driftnorm.adapter.guard import Alarm, Guard, Policy, read_signals
 from driftnorm.errors import BadBatchError, warn
 from driftnorm.functional import Moments, is_finite, statistics_dtype
-from driftnorm.parts.contract import Forward, Lesson, Part, Serving, Update, Verdict
+from driftnorm.parts.contract import SHARED, Forward, Lesson, Part, Serving, Update, Verdict
 from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe, readable
@@ -123,7 +123,7 @@ class RecipeAdapter(Adapter):
         self.last = None
         self._tree: Mapping[str, Any] = {}
         self._fitted: Mapping[str, Any] = {}
-        self._frozen, self._bad_batches, self._alarms = False, 0, 0
+        self._frozen, self._bad_batches = False, 0
         self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
         self._layers = self.converted.layers
         self._watch = Watch(self.guard, recipe, episodic)
@@ -150,9 +150,20 @@ class RecipeAdapter(Adapter):
         return self._bad_batches
 
     @property
-    def alarms(self) -> int:
-        """How many times the guard found adaptation harmful."""
-        return self._alarms
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every time the guard found adapting harmful: when, why, and its numbers."""
+        return self.guard.alarms(self._watched)
+
+    @property
+    def held(self) -> bool:
+        """Whether the source answers for a while, because the guard found harm."""
+        return self._watched.get("held", 0) > 0
+
+    @property
+    def _watched(self) -> Mapping[str, Any]:
+        """What the guard remembers."""
+        found: Mapping[str, Any] = self._tree.get("parts", {}).get(_GUARD, {})
+        return found
 
     @property
     def frozen(self) -> bool:
@@ -248,7 +259,7 @@ class RecipeAdapter(Adapter):
         """Back to the state in which the adapter was built, bit for bit; what was fitted stays."""
         with self._lock:
             self._tree = {}
-            self._frozen, self._bad_batches, self._alarms = False, 0, 0
+            self._frozen, self._bad_batches = False, 0
             self._watch.forget()
             self.last = None
 
@@ -349,6 +360,8 @@ class RecipeAdapter(Adapter):
         if self.frozen:
             self.last = BatchReport("frozen", samples)
             return self._settled_answer(call)
+        if self.held:
+            return self._held_answer(call)
         try:
             return self._adapt(call)
         except Refused as refused:
@@ -382,18 +395,23 @@ class RecipeAdapter(Adapter):
         answer, logits = self._answer(step, forward)
         self._check(draft, begun)
         signals = read_signals(forward.logits)
-        reviewed = self._review(step, draft, call, forward, signals)
+        reviewed = self._review(step, draft, call, forward)
         draft.batches += 1
         tree = draft.tree()
         if reviewed.restart:
-            kept = {n: m for n, m in draft.parts.items() if n in self._staying}
+            kept = {n: m for n, m in draft.parts.items() if n in (*self._staying, _GUARD)}
             tree = {"parts": kept}
             if reviewed.keep:
                 tree["values"] = {**setting.start, **reviewed.keep}
         self._tree = tree  # the commit
         self._frozen = self._frozen or reviewed.freeze
-        about = (signals.entropy, signals.spread, step.loss)
-        self.last = BatchReport("adapted", len(call.x), *about, source=self._watch.asked)
+        self.last = BatchReport(
+            "adapted",
+            len(call.x),
+            *(signals.entropy, signals.spread, step.loss),
+            disagreement=self._watched.get("disagreement", float("nan")),
+            source=self._watch.asked,
+        )
         return detached(answer) if logits is None else logits.detach()
 
     def _experience(self, setting: Setting, draft: Draft, call: Call) -> LiveStep:
@@ -439,24 +457,13 @@ class RecipeAdapter(Adapter):
         if not is_finite([t for t in memories if t.is_floating_point()]):
             raise Refused("the batch makes the memory of a part non-finite")
 
-    def _review(
-        self, step: LiveStep, draft: Draft, call: Call, forward: Forward, signals: Signals
-    ) -> Verdict:
+    def _review(self, step: LiveStep, draft: Draft, call: Call, forward: Forward) -> Verdict:
         """Warn about the batch; what the guard and the recipe's reviews ask for."""
-        found = self._look(draft, call, forward, signals)
-        if found.kind != "fine":
-            harm = found.kind == "harm"
-            verdict = Verdict(
-                restart=harm,
-                undo=True,
-                freeze=harm and self.guard.policy == "freeze",
-                reason=found.why,
-            )
-            known = GuardState.of(draft.parts[_GUARD])
-            known = known.restarted() if harm else known
-            raise _Stopped(verdict, {_GUARD: known._asdict()})
-        known = GuardState.of(draft.parts.get(_GUARD, {})).after(signals)
-        draft.parts = {**draft.parts, _GUARD: known._asdict()}
+        self._look(draft, call, forward)
+        alarm = self._audit(draft, call, forward) if self._watch.guards else None
+        if alarm is not None:
+            known = self.guard.raised(draft.parts[_GUARD], alarm)
+            raise _Stopped(Verdict(restart=True, undo=True, reason=alarm.reason), {_GUARD: known})
         verdicts = [Verdict()]
         with torch.no_grad():
             for review in self.recipe.review:
@@ -476,10 +483,9 @@ class RecipeAdapter(Adapter):
         """The memories that survive a restart which a review asks for."""
         return {self.recipe.names[part] for part in self.recipe.parts if part.stays}
 
-    def _look(self, draft: Draft, call: Call, forward: Forward, signals: Signals) -> Finding:
-        """Warn about the batch; what the guard finds, if it is to be acted on."""
-        known = GuardState.of(draft.parts.get(_GUARD, {}))
-        self._watch.look(call.x, signals, known)
+    def _look(self, draft: Draft, call: Call, forward: Forward) -> None:
+        """Warn about a batch that makes results silently wrong."""
+        self._watch.look(call.x)
         if draft.batches == 0:
             self._watch.look_at_logits(forward.logits)
         order = self._layout.order if self._layout is not None else ()
@@ -487,17 +493,30 @@ class RecipeAdapter(Adapter):
             seen = tracked_moments(draft.layers.get(order[0], {}))
             self._watch.look_at_first(call.x, seen, self._layers[order[0]].source)
 
-        def ask_source(images: int) -> Tensor:
-            seen = self.converted.run(call.first(images), Pass("source", {}), hidden=True)
-            return seen.logits
-
-        found, acted, known = self._watch.audit(
-            known, forward.logits, signals, ask_source, self._moved(draft)
-        )
-        if found.kind == "harm":
-            self._alarms += 1
-        draft.parts = {**draft.parts, _GUARD: known._asdict()}
-        return acted
+    def _audit(self, draft: Draft, call: Call, forward: Forward) -> Alarm | None:
+        """Ask the source about some images, if it is their turn; an alarm to be acted on."""
+        known = dict(draft.parts.get(_GUARD, {}))
+        known["since"] = known.get("since", 0) + len(call.x)
+        asked, known["owed"] = self.guard.due(known, len(call.x))
+        self._watch.asked, moved = None, self._moved(draft)
+        alarm, acts = None, self.guard.policy != "warn"
+        if asked:
+            answer = forward.logits[:asked]
+            if self._watch.adapts:
+                source = self.converted.run(call.first(asked), Pass("source", {}), hidden=True)
+                answer = source.logits
+            self._watch.asked = answer
+            known = self.guard.counted(known, forward.logits[: len(answer)], answer)
+            found = self.guard.evidence(known)
+            assert found is not None
+            self._watch.look_at_order(found)
+        if asked or moved > self.guard.distance:
+            alarm = self.guard.alarm(known, draft.batches, moved)
+            if self._watch.tell(alarm, acts) and alarm is not None and not acts:
+                known["alarms"] = (*known.get("alarms", ()), alarm._asdict())
+            alarm = alarm if acts else None
+        draft.parts = {**draft.parts, _GUARD: known}
+        return alarm
 
     @torch.no_grad()
     def _moved(self, draft: Draft) -> float:
@@ -531,6 +550,14 @@ class RecipeAdapter(Adapter):
         forward = step.look("settled", serving=serving)
         answer, logits = self._answer(step, forward)
         return answer if logits is None else logits
+
+    def _held_answer(self, call: Call) -> Any:
+        """The source answers, until the guard lets the adapter try again."""
+        left = max(0, self._watched["held"] - len(call.x))
+        parts = self._tree.get("parts", {})
+        self._tree = {**self._tree, "parts": {**parts, _GUARD: {**parts[_GUARD], "held": left}}}
+        self.last = BatchReport("guarded", len(call.x), reason=self.alarms[-1].reason)
+        return self._source_answer(call)
 
     def _source_answer(self, call: Call) -> Any:
         """What the network would have said without any adaptation."""
@@ -583,7 +610,7 @@ class RecipeAdapter(Adapter):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        counts = {"bad": self._bad_batches, "alarms": self._alarms, "frozen": self._frozen}
+        counts = {"bad": self._bad_batches, "frozen": self._frozen}
         trees = {"state": self._tree, "fitted": self._fitted, "counts": counts}
         for key, value in saving.pack(self._about, trees).items():
             destination[f"{prefix}{saving.PREFIX}{key}"] = value
@@ -612,8 +639,7 @@ class RecipeAdapter(Adapter):
 
         self._tree, self._fitted = (mapped(trees[n], home_of) for n in ("state", "fitted"))
         self._draws, counts = int(about["seed"]), trees["counts"]
-        self._bad_batches, self._alarms = counts["bad"], counts["alarms"]
-        self._frozen = counts["frozen"]
+        self._bad_batches, self._frozen = counts["bad"], counts["frozen"]
 
     def _judge(self, tree: Mapping[str, Any]) -> None:
         """Raise if a state cannot be one of this adapter's."""
@@ -631,7 +657,7 @@ class RecipeAdapter(Adapter):
         for name, memory in memories.items():
             with saving.about(f"parts/{name}"):
                 if name == _GUARD:
-                    GuardState.of(memory).judge()
+                    self.guard.judge(memory)
                 else:
                     parts[name].judge(memory)
         for name, layer in self._layers.items():

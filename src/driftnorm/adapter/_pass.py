@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from driftnorm.functional import Moments
-from driftnorm.parts.contract import Measured, Mode, Statistics
+from driftnorm.parts.contract import SHARED, THETA, Measured, Mode, Statistics
 from driftnorm.recipe import readable
 
 if TYPE_CHECKING:
     from driftnorm.adapter._layers import AdaptiveBatchNorm
 
-__all__ = ["SHARED", "Pass", "Stage"]
-
-SHARED = ""
-"""Where the memories lie that all layers of one choice of statistics share."""
+__all__ = ["Pass", "Stage"]
 
 
 class Pass:
@@ -52,8 +49,9 @@ class Pass:
 
     def shared(self, statistics: Statistics) -> Mapping[str, Any]:
         """The memory of a choice of statistics for all its layers together."""
-        found: Mapping[str, Any] = self.layers.get(SHARED, {}).get(readable(statistics), {})
-        return found
+        held = self.layers.get(SHARED, {})
+        found: Mapping[str, Any] = held.get(readable(statistics), {})
+        return {**found, THETA: held[THETA]} if THETA in held else found
 
     def propose(self, layer: AdaptiveBatchNorm, at: Measured, chosen: Statistics) -> Moments:
         """The moments that normalise a layer's input; notes what they make of its memory."""

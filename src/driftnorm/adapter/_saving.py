@@ -20,7 +20,7 @@ from driftnorm.adapter._tree import flatten, unflatten
 __all__ = ["FORMAT", "PREFIX", "check_network", "fingerprint", "pack", "read_about", "unpack"]
 
 PREFIX = "adapter."
-FORMAT = 2
+FORMAT = 3
 _TREES = ("state", "fitted", "counts")
 
 

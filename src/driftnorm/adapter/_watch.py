@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from driftnorm.adapter._checks import looks_unnormalized
-from driftnorm.adapter.guard import Finding, Guard, GuardState, Signals, read_signals
+from driftnorm.adapter.guard import Alarm, Evidence, Guard
 from driftnorm.errors import warn
 from driftnorm.functional import Moments
+from driftnorm.parts.choices import ThetaChoice
 from driftnorm.recipe import Recipe
 
 __all__ = ["Watch"]
 
+_ORDERED = 0.3  # shuffled streams stay below 0.1
 _TINY = 8  # images; below this, statistics of the batch alone are mostly noise
 
 
@@ -22,22 +22,27 @@ class Watch:
 
     Attributes:
         asked: The source's logits on the first images of the last batch, if they were asked for.
+        guards: Whether there is anything to guard.
+        adapts: Whether what enters the classifier can change.
     """
 
     def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
         self.guard = guard
         self.asked: Tensor | None = None
         self._recipe = recipe
-        # Without memory, or with features that never change, there is nothing to go wrong.
-        adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
-        self._guards = adapts and not episodic
+        # Features that never change are the source's own: asking it costs nothing.
+        self.adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
+        # A method that always compares itself with the source is its own guard.
+        compares = any(isinstance(part, ThetaChoice) for part in recipe.answer)
+        needed = self.adapts or recipe.order_dependent
+        self.guards = needed and not episodic and not compares and guard.policy != "off"
         self._said: set[str] = set()
-        self._jumps = 0
+        self._harmful = False
 
     def forget(self) -> None:
         """As if nothing had been said yet."""
         self._said.clear()
-        self._jumps = 0
+        self._harmful = False
 
     def say_once(self, kind: str, message: str) -> None:
         """Warn, unless something of this kind was said before."""
@@ -45,21 +50,23 @@ class Watch:
             self._said.add(kind)
             warn(message)
 
-    def look(self, x: Tensor, signals: Signals, known: GuardState) -> None:
+    def look(self, x: Tensor) -> None:
         """Warn about a batch that makes results silently wrong."""
         if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
-                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
-                "statistics ('bn' with running=True) or a source prior ('bn-prior').",
+                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, window "
+                "statistics ('bn-window') or a source prior ('bn-prior').",
             )
-        if self.guard.ordered(signals, known.marginal, known.batches):
-            self._jumps += 1
-        if self._recipe.order_dependent and self._jumps > 1:  # once may be chance
+
+    def look_at_order(self, found: Evidence) -> None:
+        """Warn if the stream seems to be ordered by class."""
+        ordered = found.order > _ORDERED and found.images >= self.guard.enough
+        if ordered and self._recipe.order_dependent:
             self.say_once(
                 "class order",
-                "the predicted classes changed abruptly between batches: if the stream is ordered "
-                "by class, shuffle it, or adapt less (smaller `theta`, guard='freeze').",
+                f"the stream looks ordered by class (neighbours are alike by {found.order:.2f} "
+                "of 1): shuffle it, or take 'steady', which notices.",
             )
 
     def look_at_first(self, x: Tensor, seen: Moments | None, source: Moments | None) -> None:
@@ -79,40 +86,20 @@ class Watch:
                 "are needed: adapt it without its softmax.",
             )
 
-    def audit(
-        self,
-        known: GuardState,
-        logits: Tensor,
-        signals: Signals,
-        ask_source: Callable[[int], Tensor],
-        moved: float,
-    ) -> tuple[Finding, Finding, GuardState]:
-        """Ask the source about some images of this batch, if the guard wants to.
-
-        Args:
-            known: What the guard remembers.
-            logits: The adapted network's.
-            signals: What they look like.
-            ask_source: The source's logits on about this many of the batch's first images.
-            moved: How far the trained parameters are from the source.
+    def tell(self, alarm: Alarm | None, acts: bool) -> bool:
+        """Warn of an alarm: each time it is acted on, else when harm begins.
 
         Returns:
-            What was found, what the adapter must act on, and what the guard remembers now.
+            Whether it is to be noted.
         """
-        fine, learns, self.asked = Finding("fine"), self._recipe.needs_backward, None
-        if not self._guards or not self.guard.wants_audit(known, signals, moved, learns):
-            return fine, fine, known
-        answer = self.asked = ask_source(self.guard.images)
-        source, adapted = read_signals(answer), read_signals(logits[: len(answer)])
-        found = self.guard.finding(known, adapted, source, moved)
-        acts = self.guard.policy != "warn"
-        known = known.audited(source, held=acts and found.kind == "doubt")
-        if acts:
-            return found, found, known
-        if found.kind == "harm":
-            self.say_once(
-                "harm",
-                f"adaptation may be doing harm: {found.why}. `guard='reset'` or 'freeze' would "
-                f"go back to the source.",
-            )
-        return found, fine, known
+        begins = alarm is not None and (acts or not self._harmful)
+        self._harmful = alarm is not None and not acts
+        if alarm is None or not begins:
+            return False
+        done = {
+            "warn": "`guard='reset'` or 'freeze' would go back to the source",
+            "reset": "the adapter starts again from the source",
+            "freeze": "the source answers for a while, then the adapter tries again",
+        }[self.guard.policy]
+        warn(f"adaptation seems to do harm after {alarm.batch} batches: {alarm.reason}. {done}.")
+        return True

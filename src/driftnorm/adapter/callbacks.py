@@ -46,7 +46,7 @@ def measurements(adapter: Adapter) -> dict[str, float]:
         "samples": report.samples,
         "adapted": report.status == "adapted",
         "bad_batches": adapter.bad_batches,
-        "alarms": adapter.alarms,
+        "alarms": len(adapter.alarms),
         "entropy": report.entropy,
         "spread": report.spread,
         "loss": math.nan if report.loss is None else report.loss,

@@ -1,8 +1,9 @@
-"""Watch an adapting network for collapse, and say when the source would do better.
+"""Is adapting doing harm? Judged without labels, by the source's answers to the same images.
 
-Cheap signals are read off every batch's predictions. When they look odd, and now and then anyway,
-an audit shows some images of the batch to the source network as well and compares the two. Nothing
-here needs labels.
+Evidence is gathered over images, not batches: a share of the stream is shown to the source as well,
+whatever the batch size. Two things count as harm: answers that have collapsed onto fewer classes
+than the source's, and answers that say clearly less than the source's do (`information`). That the
+stream changes is never harm by itself: both networks see it change.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Finding", "Guard", "GuardState", "Policy", "Signals", "read_signals"]
+from driftnorm.parts.choices import information, spread_of
+from driftnorm.parts.losses import softmax_entropy
 
-Policy = Literal["warn", "reset", "freeze", "off"]
+__all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]
+
+Policy: TypeAlias = Literal["warn", "reset", "freeze", "off"]
+Remembered: TypeAlias = Mapping[str, Any]
 
 
 class Signals(NamedTuple):
@@ -26,200 +32,232 @@ class Signals(NamedTuple):
     Attributes:
         entropy: Mean entropy, as a share of its maximum.
         spread: Entropy of the predicted classes' shares, as a share of its maximum.
-        marginal: Share of each predicted class.
-        labels: The predicted classes.
     """
 
     entropy: float
     spread: float
-    marginal: Tensor
-    labels: Tensor
-
-    @property
-    def too_few(self) -> bool:
-        """Whether the batch is too small to say anything about its classes."""
-        return len(self.labels) < 8
-
-
-class GuardState(NamedTuple):
-    """What the guard remembers.
-
-    Attributes:
-        marginal: Average prediction of the adapted network.
-        batches: Over how many batches.
-        source_marginal: Average prediction of the source.
-        audits: Over how many audits.
-        source_spread: Spread of the source's predictions at the last audit.
-        held: For how many batches in a row adaptation has been held back.
-    """
-
-    marginal: Tensor
-    batches: int
-    source_marginal: Tensor
-    audits: int
-    source_spread: float
-    held: int
-
-    @classmethod
-    def of(cls, memory: Mapping[str, Any]) -> GuardState:
-        """From an entry of the adapter's state."""
-        return cls(**memory) if memory else EMPTY
-
-    def judge(self) -> None:
-        """Raise ``ValueError`` if a saved state cannot be a guard's."""
-        for name in ("batches", "audits", "held"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must be >= 0, got {getattr(self, name)}.")
-        if not 0 <= self.source_spread <= 1 + 1e-6:
-            raise ValueError(f"`source_spread` must be in [0, 1], got {self.source_spread}.")
-        for name in ("marginal", "source_marginal"):
-            shares: Tensor = getattr(self, name)
-            if shares.numel() and not (bool((shares >= 0).all()) and bool((shares <= 1).all())):
-                raise ValueError(f"`{name}` must hold shares in [0, 1].")
-
-    def after(self, signals: Signals) -> GuardState:
-        """The state once a batch with these signals is committed."""
-        marginal = _averaged(self.marginal, self.batches, signals.marginal)
-        return self._replace(marginal=marginal, batches=self.batches + 1)
-
-    def audited(self, source: Signals, held: bool) -> GuardState:
-        """The state once the source was asked about a batch."""
-        return self._replace(
-            source_marginal=_averaged(self.source_marginal, self.audits, source.marginal),
-            audits=self.audits + 1,
-            source_spread=source.spread,
-            held=self.held + 1 if held else self.held,
-        )
-
-    def restarted(self) -> GuardState:
-        """What stays after a reset: what the source said is a fact about the stream."""
-        return self._replace(marginal=EMPTY.marginal, batches=0)
-
-
-class Finding(NamedTuple):
-    """What an audit found: all ``"fine"``, in ``"doubt"``, or ``"harm"``; and why."""
-
-    kind: Literal["fine", "doubt", "harm"]
-    why: str = ""
-
-
-def _averaged(mean: Tensor, count: int, new: Tensor) -> Tensor:
-    return new if count == 0 else torch.lerp(mean, new, 1 / (count + 1))
-
-
-EMPTY = GuardState(torch.zeros(0), 0, torch.zeros(0), 0, 1.0, 0)
 
 
 @torch.no_grad()
 def read_signals(logits: Tensor) -> Signals:
     """Entropy and class spread of predictions of shape ``(N, K)`` or ``(N, K, ...)``."""
-    if logits.dim() > 2:
-        logits = logits.movedim(1, -1).flatten(0, -2)
-    samples, classes = logits.shape
-    labels = logits.argmax(dim=1)
+    rows = logits.movedim(1, -1).flatten(0, -2) if logits.dim() > 2 else logits
+    samples, classes = rows.shape
     # Of the labels, not of the probabilities: an unsure network is not a varied one.
-    marginal = torch.bincount(labels, minlength=classes) / samples
-    entropies = torch.special.entr(logits.float().softmax(dim=1)).sum()
+    marginal = torch.bincount(rows.argmax(dim=1), minlength=classes) / samples
+    entropies = torch.special.entr(rows.float().softmax(dim=1)).sum()
     entropy, spread = torch.stack([entropies, torch.special.entr(marginal).sum()]).tolist()
     # A batch smaller than the number of classes cannot show them all.
     most = math.log(max(min(samples, classes), 2))
-    return Signals(entropy / samples / math.log(max(classes, 2)), spread / most, marginal, labels)
+    return Signals(entropy / samples / math.log(max(classes, 2)), spread / most)
 
 
-def _is_power_of_four(number: int) -> bool:
-    return number.bit_count() == 1 and number.bit_length() % 2 == 1
+KINDS = ("collapse", "information", "distance")
 
 
-def divergence(marginal: Tensor, other: Tensor) -> float:
-    """Jensen-Shannon divergence of two class distributions, as a share of its maximum."""
-    middle = (marginal + other) / 2
-    entropy = torch.special.entr
-    gap = entropy(middle).sum() - (entropy(marginal).sum() + entropy(other).sum()) / 2
-    return float(gap) / math.log(2)
+class Alarm(NamedTuple):
+    """The guard found harm.
+
+    Attributes:
+        batch: Batches adapted to before it.
+        images: How many images the judgement rests on.
+        kind: A place in `KINDS`: answers collapsed onto few classes, say less than the source's
+            do, or the trained parameters are far from where they began.
+        adapted: The adapted network's spread over classes, its information, or how far the
+            parameters moved as a share of their length.
+        source: The source's, on the same images; 0 for the parameters.
+        disagreement: The share of these images on which the two give different classes.
+    """
+
+    batch: int
+    images: float
+    kind: int
+    adapted: float
+    source: float
+    disagreement: float
+
+    @property
+    def reason(self) -> str:
+        """For people."""
+        numbers = f"({self.adapted:.2f}, your network unadapted has {self.source:.2f}"
+        over = f"over {self.images:.0f} images, of which they disagree on {self.disagreement:.0%})"
+        if KINDS[self.kind] == "distance":
+            return f"parameters have moved by {self.adapted:.0%} of their length"
+        if KINDS[self.kind] == "collapse":
+            return f"answers collapse onto few classes: their spread in nats {numbers}; {over}"
+        return f"answers say less than those of your network unadapted {numbers}; {over}"
+
+
+class Evidence(NamedTuple):
+    """What was found out on recent images that both networks were asked about.
+
+    Attributes:
+        images: How many, weighted by how recent they are.
+        adapted: Information of the adapted network's answers.
+        source: Of the source's.
+        adapted_spread: Entropy of the adapted network's mean answer.
+        source_spread: Of the source's.
+        disagreement: On which share the two give different classes. No more than this can the
+            accuracy on these images differ between the two.
+        order: How alike neighbours are by the source's answers: 0 shuffled, near 1 sorted by
+            class. A source that has collapsed does not look ordered by it.
+    """
+
+    images: float
+    adapted: float
+    source: float
+    adapted_spread: float
+    source_spread: float
+    disagreement: float
+    order: float
 
 
 @dataclass(frozen=True)
 class Guard:
-    """When to audit, what counts as harm, and what to do about it.
+    """How the adapted network is compared with the source, and what to do about harm.
 
     Attributes:
-        policy: ``"warn"``; ``"reset"`` (back to the source, and adapt on); ``"freeze"`` (back to
-            the source, and stop adapting until ``unfreeze()``); ``"off"``. With reset and freeze
-            the batch that raised the alarm is answered by the source and leaves no trace.
-        spread: Alarm when the adapted predictions spread over classes less than this share of what
-            the source's do on the same images.
-        disagreement: Alarm when, on a stream that the source finds ordered by class (few classes in
-            this batch, and others than before), the adapted network contradicts it on more than
-            this share of the images. Batches of one class do that to batch statistics.
-        patience: With reset and freeze: when such a contradiction comes up before the source has
-            had a chance to change its mind, hold adaptation back, and let the source answer, for
-            at most this many batches.
-        distance: Alarm when the trained parameters have moved by more than this share of their
-            own length.
-        every: Batches between audits that nothing prompted. Where these can only lead to a warning,
-            and there are no gradient steps whose harm builds up, the gaps grow fourfold each time.
-        images: At most this many images of a batch are shown to the source in an audit.
+        policy: ``"warn"``; ``"reset"`` (forget the stream, and adapt on); ``"freeze"`` (forget it,
+            let the source answer for ``hold`` images, then try again, for twice as long if that
+            fails soon); ``"off"``. With reset and freeze the batch that raised the alarm is
+            answered by the source and leaves no trace.
+        share: Of the images that are shown to the source while nothing is suspicious.
+        doubtful_share: While evidence is scarce, or the source seems better.
+        memory: Images over which evidence is averaged.
+        enough: Images before anything is judged.
+        collapse: Alarm when the spread of the adapted answers over classes is below this share of
+            the source's.
+        margin: Alarm when the information of the adapted answers is this much below the source's.
+        caution: Of that information.
+        distance: Alarm when the trained parameters have moved by more than this share of their own
+            length: answers that a step made sure of themselves no longer tell by themselves.
+        hold: With freeze: images that the source answers after a first alarm.
     """
 
     policy: Policy = "warn"
-    spread: float = 0.6
-    disagreement: float = 0.5
-    patience: int = 4
+    share: float = 1 / 32
+    doubtful_share: float = 1 / 8
+    memory: float = 256.0
+    enough: int = 48
+    collapse: float = 0.5
+    margin: float = 0.5
+    caution: float = 3.0
     distance: float = 0.5
-    every: int = 8
-    images: int = 32
+    hold: int = 256
 
     def __post_init__(self) -> None:
         if self.policy not in ("warn", "reset", "freeze", "off"):
             raise ValueError(
                 f"`guard` must be 'warn', 'reset', 'freeze', 'off' or a Guard, got {self.policy!r}."
             )
-        if self.every < 1 or self.images < 1:
-            raise ValueError("`every` and `images` must be at least 1.")
+        for name in ("share", "doubtful_share"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be in (0, 1], got {getattr(self, name)}.")
+        for name in ("memory", "enough", "hold"):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
 
-    def wants_audit(
-        self, state: GuardState, signals: Signals, moved: float, learns: bool = True
-    ) -> bool:
-        """Whether the source should be asked about this batch; ``learns``: by gradient steps."""
-        if self.policy == "off" or signals.too_few:
-            return False
-        turn, between = divmod(state.batches, self.every)
-        steadily = learns or self.policy != "warn"
-        due = between == 0 and (steadily or _is_power_of_four(turn))
-        scheduled = state.batches < 3 or due
-        narrow = min(signals.spread, state.source_spread) < self.spread
-        # A source that has been narrow for long is not news: asking at every batch is a waste.
-        news = state.audits < 2 * self.every or state.source_spread >= self.spread
-        return scheduled or (narrow and news) or moved > self.distance
+    # ------------------------------------------------------------------ evidence
 
-    def ordered(self, signals: Signals, before: Tensor, seen: int) -> bool:
-        """Whether the predicted classes are few, and others than ``before`` (an average)."""
-        if seen == 0 or signals.too_few or signals.spread >= self.spread:
-            return False
-        return divergence(before, signals.marginal) > 0.5
+    def due(self, memory: Remembered, images: int) -> tuple[int, float]:
+        """How many images of a batch the source is to be asked about, and what is owed after it.
 
-    def finding(
-        self, state: GuardState, adapted: Signals, source: Signals, moved: float
-    ) -> Finding:
-        """What is wrong, if anything; both signals are of the same images."""
-        if adapted.spread < self.spread * source.spread:
-            return Finding(
-                "harm",
-                f"predictions collapse onto few classes (spread {adapted.spread:.2f}, the source's "
-                f"is {source.spread:.2f})",
-            )
+        Small batches are asked about now and then, as a whole; large ones in part.
+        """
+        share = self.doubtful_share if memory.get("doubtful", True) else self.share
+        owed = memory.get("owed", 32.0) + share * images
+        asked = min(images, 64, int(owed)) if owed >= min(images, 32) else 0
+        return asked, owed - asked
+
+    def counted(self, memory: Remembered, adapted: Tensor, source: Tensor) -> dict[str, Any]:
+        """The memory after both answered the same images, whose logits these are."""
+        images = len(source)
+        kept = (1 - 1 / self.memory) ** images
+        adapted, source = adapted.detach().float(), source.detach().float()
+        p, q = (F.softmax(each.movedim(1, -1), dim=-1) for each in (adapted, source))
+        differ = (adapted.argmax(dim=1) != source.argmax(dim=1)).float().mean()
+        means = q.flatten(1, -2).mean(dim=1) if q.dim() > 2 else q  # one row for each image
+        last = memory.get("last", means[:0])
+        row = torch.cat([last, means])
+        pairs = (row[1:] * row[:-1]).sum()
+        new = {
+            "images": float(images),
+            "p": p.flatten(0, -2).mean(dim=0) * images,
+            "q": q.flatten(0, -2).mean(dim=0) * images,
+            "p_entropy": softmax_entropy(adapted).mean() * images,
+            "q_entropy": softmax_entropy(source).mean() * images,
+            "differ": differ * images,
+            "pairs": pairs,
+            "pair_count": float(len(row) - 1),
+            "squares": means.square().sum(),
+        }
+        sums = {name: value + kept * memory.get(name, 0.0) for name, value in new.items()}
+        memory = {**memory, **sums, "last": means[-1:]}
+        found = self.evidence(memory)
+        assert found is not None
+        doubtful = found.images < self.enough or found.source > found.adapted
+        return {**memory, "doubtful": doubtful, "disagreement": found.disagreement}
+
+    def evidence(self, memory: Remembered) -> Evidence | None:
+        """What the memory amounts to; ``None`` before the source was asked."""
+        images = memory.get("images", 0.0)
+        if not images:
+            return None
+        p, q = memory["p"] / images, memory["q"] / images
+        mean_square = float(q.square().sum())
+        own = float(memory["squares"]) / images - mean_square
+        pairs = float(memory["pairs"]) / max(memory["pair_count"], 1.0)
+        return Evidence(
+            images,
+            information(p, memory["p_entropy"] / images, self.caution),
+            information(q, memory["q_entropy"] / images, self.caution),
+            spread_of(p),
+            spread_of(q),
+            float(memory["differ"]) / images,
+            (pairs - mean_square) / own if own > 1e-6 else 0.0,
+        )
+
+    # ------------------------------------------------------------------ judgement
+
+    def alarm(self, memory: Remembered, batch: int, moved: float = 0.0) -> Alarm | None:
+        """What is wrong, if anything; ``moved``: how far the parameters are from the source."""
+        found = self.evidence(memory)
         if moved > self.distance:
-            return Finding("harm", f"parameters have moved by {moved:.0%} of their own length")
-        # A source that always says the same is itself lost; one that changes with the batches
-        # has seen that they are ordered.
-        differ = float((adapted.labels != source.labels).float().mean())
-        contradicts = differ > self.disagreement
-        if contradicts and self.ordered(source, state.source_marginal, state.audits):
-            return Finding(
-                "harm",
-                f"the stream looks ordered by class, and the adapted network contradicts the "
-                f"source on {differ:.0%} of the images",
-            )
-        if contradicts and source.spread < self.spread and state.held < self.patience:
-            return Finding("doubt", "the source sees few classes here; is the stream ordered?")
-        return Finding("fine")
+            differ = math.nan if found is None else found.disagreement
+            return Alarm(batch, 0.0 if found is None else found.images, 2, moved, 0.0, differ)
+        if found is None or found.images < self.enough:
+            return None
+        if found.adapted_spread < self.collapse * found.source_spread:
+            spreads = (found.adapted_spread, found.source_spread)
+            return Alarm(batch, found.images, 0, *spreads, found.disagreement)
+        # Next to a source that says one class for all, sure of itself, anything looks unsure.
+        lost = found.source_spread < 0.3 * found.adapted_spread
+        if found.source - found.adapted > self.margin and not lost:
+            known = (found.adapted, found.source)
+            return Alarm(batch, found.images, 1, *known, found.disagreement)
+        return None
+
+    def raised(self, memory: Remembered, alarm: Alarm) -> dict[str, Any]:
+        """The memory after an alarm that was acted on: what led to it is over."""
+        alarms = (*memory.get("alarms", ()), alarm._asdict())
+        soon = memory.get("since", math.inf) < 4 * memory.get("hold", 0)
+        hold = 2 * memory["hold"] if soon else self.hold
+        held = hold if self.policy == "freeze" else 0
+        return {"alarms": alarms, "hold": hold, "held": held, "since": 0, "owed": 32.0}
+
+    @staticmethod
+    def alarms(memory: Remembered) -> tuple[Alarm, ...]:
+        """Every alarm that was raised."""
+        return tuple(Alarm(**each) for each in memory.get("alarms", ()))
+
+    @staticmethod
+    def judge(memory: Remembered) -> None:
+        """Raise ``ValueError`` if a saved memory cannot be a guard's."""
+        for name in ("images", "owed", "held", "hold", "since", "differ", "pair_count"):
+            value = float(memory.get(name, 0.0))
+            if not value >= 0:
+                raise ValueError(f"`{name}` must be >= 0, got {value}.")
+        for name in ("p", "q"):
+            if name in memory and not bool((memory[name] >= 0).all()):
+                raise ValueError(f"`{name}` must hold sums of shares, >= 0.")
+        Guard.alarms(memory)

@@ -81,7 +81,7 @@ def evaluate(
         "answers": chosen[sampled_positions(len(target))].tolist(),
         "reliability": filled_bins(confidence, correct),
         "bad_batches": adapter.bad_batches,
-        "alarms": adapter.alarms,
+        "alarms": len(adapter.alarms),
         "seconds": round(seconds, 4),
         **({"warnings": sorted(said)} if said else {}),
         **({"drift": drift} if (drift := _drift(adapter)) else {}),

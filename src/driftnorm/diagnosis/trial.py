@@ -240,7 +240,7 @@ class _Run:
             / math.log(max(min(len(own), classes), 2)),
             predicted=int((shares > 0).sum()),
             agreement={n: float((own == p).float().mean()) for n, p in predictions.items()},
-            alarms=0 if adapter is None else adapter.alarms,
+            alarms=0 if adapter is None else len(adapter.alarms),
             moved=0.0 if adapter is None else _distance(self.source, adapter.bake()),
             accuracy=accuracy,
             gain=None if name == "source" else gain,

@@ -33,6 +33,7 @@ from driftnorm.methods import (
     shot,
     shot_im,
     source,
+    steady,
     t3a,
     tent,
 )
@@ -48,6 +49,7 @@ METHODS: dict[str, Method] = {
         bn,
         bn_prior,
         bn_window,
+        steady,
         alpha_bn,
         tent,
         gprebn,

@@ -8,7 +8,10 @@ tiny or class-ordered batches, and networks that were fine-tuned with frozen BN 
 weights never saw normalised features.
 """
 
+from typing import Literal
+
 from driftnorm.methods._method import Method
+from driftnorm.parts.choices import ThetaChoice, mixed
 from driftnorm.parts.contract import Statistics
 from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Batch, Running
@@ -18,7 +21,11 @@ __all__ = ["METHOD", "bn"]
 
 
 def bn(
-    *, running: bool = False, momentum: float | None = None, only: Selector | None = None
+    *,
+    running: bool = False,
+    momentum: float | None = None,
+    theta: float | Literal["auto"] = 1.0,
+    only: Selector | None = None,
 ) -> Recipe:
     """Target statistics without optimisation.
 
@@ -26,12 +33,19 @@ def bn(
         running: Use test-time running statistics instead of the batch's own (the paper's rows
             "BN, mu_r^t" without optimisation).
         momentum: Exponential running average; ``None`` averages all batches equally.
+        theta: Weight of the target statistics against the source's. ``"auto"`` asks theta 0, 0.2,
+            0.5 and 1 side by side and answers by the best, without labels.
         only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
     """
     if momentum is not None and not running:
         raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
     statistics: Statistics = Running(momentum=momentum) if running else Batch()
-    return Recipe(statistics=statistics, gradient="detached", only=only)
+    return Recipe(
+        statistics=mixed(theta, statistics),
+        gradient="detached",
+        only=only,
+        answer=(ThetaChoice(thetas=(0.0, 0.2, 0.5)),) if theta == "auto" else (),
+    )
 
 
 METHOD = Method(

@@ -3,7 +3,7 @@
 Formula:
     S <- (1 - 1/W)^n S + n samples of evidence; the batch weighs n / S in averages of mean and raw
     second moment; the target weighs min(theta, S / (S + prior)) against the source. Where the
-    first layer's moments jump, S <- 0.05 S + n, in all layers.
+    first layer's moments over the last 32 images jump, S <- 0.01 S + n, in all layers.
 
 When it helps: streams whose shift changes without notice; batches of any size, down to one image;
 no gradient, as cheap as inference. When it hurts: nothing gained over ``gprebn`` on one long,
@@ -23,8 +23,8 @@ def bn_window(
     theta: float = 0.5,
     size: float = 2000.0,
     prior: float = 16.0,
-    jump: float = 4.0,
-    forget: float = 0.05,
+    jump: float = 3.0,
+    forget: float = 0.01,
     only: Selector | None = None,
 ) -> Recipe:
     """A sample-counted window, mixed with the source, without optimisation.

@@ -20,10 +20,11 @@ from typing_extensions import Unpack
 
 from driftnorm.functional import GradientPath
 from driftnorm.methods._method import Method
+from driftnorm.parts.choices import ThetaChoice, mixed
 from driftnorm.parts.contract import Statistics
 from driftnorm.parts.layers import Selector
 from driftnorm.parts.losses import Entropy
-from driftnorm.parts.statistics import Batch, Mixture, Running, Source
+from driftnorm.parts.statistics import Batch, Running, Source
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
 
@@ -32,7 +33,7 @@ __all__ = ["METHOD", "gprebn"]
 
 def gprebn(
     *,
-    theta: float = 1.0,
+    theta: float | Literal["auto"] = 1.0,
     momentum: float | None = None,
     statistics: Literal["running", "source", "batch"] | Statistics = "running",
     gradient: GradientPath = "preserved",
@@ -44,7 +45,8 @@ def gprebn(
 
     Args:
         theta: Weight of the target statistics against the source's (eq. 10). 1 is the robustness
-            setting; the domain-generalization one selects it on validation data.
+            setting; the domain-generalization one selects it on validation data. ``"auto"`` asks
+            theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without labels.
         momentum: Exponential running average; ``None`` is the cumulative one.
         statistics: ``"running"`` (eq. 9), ``"source"``, ``"batch"`` (which is Tent), or an object.
         gradient: ``"preserved"`` (eq. 7), or ``"detached"`` for the ablation.
@@ -68,13 +70,14 @@ def gprebn(
             f"got {statistics!r}."
         )
     recipe = Recipe(
-        statistics=chosen if theta == 1 else Mixture(theta, chosen),
+        statistics=mixed(theta, chosen),
         gradient=gradient,
         trainable="affine",
         loss=Entropy(),
         update=(Descent(),),
         only=only,
         count=count,
+        answer=(ThetaChoice(thetas=(0.0, 0.2, 0.5)),) if theta == "auto" else (),
     )
     return optimised(recipe, optimising)
 

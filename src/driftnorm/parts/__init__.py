@@ -5,6 +5,7 @@ role. A method is a :class:`~driftnorm.Recipe` of them.
 """
 
 from driftnorm.parts.answers import T3A, Centroids, Lame, PriorCorrection, RunningCentroids
+from driftnorm.parts.choices import ThetaChoice
 from driftnorm.parts.contract import (
     Answer,
     Cost,
@@ -87,6 +88,7 @@ __all__ = [
     "Step",
     "Taught",
     "Teacher",
+    "ThetaChoice",
     "Update",
     "Verdict",
     "View",

@@ -25,7 +25,9 @@ from torch import Tensor
 from driftnorm.functional import Moments, batch_moments, instance_moments
 
 __all__ = [
+    "SHARED",
     "SHOWN",
+    "THETA",
     "Answer",
     "Cost",
     "Forward",
@@ -58,6 +60,12 @@ Mode: TypeAlias = Literal["adapt", "again", "settled", "source"]
 
 SHOWN = MappingProxyType({"shown": True})
 """Metadata of a field that is always written out, also at its default."""
+
+
+SHARED = ""
+"""Among the layers' memories: what all layers of one choice of statistics share."""
+THETA = "theta"
+"""There: a theta that takes the place of the statistics' own, for all layers."""
 
 
 class NoStep(Exception):
@@ -214,6 +222,11 @@ class Statistics(Part):
     @property
     def trusts_one_batch(self) -> bool:
         """Whether a single batch, however small, has the full say of the target."""
+        return False
+
+    @property
+    def takes_theta(self) -> bool:
+        """Whether the shared memory may hold a `THETA` in place of the statistics' own."""
         return False
 
     def observe(

@@ -20,9 +20,20 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import torch
 
 from driftnorm.functional import Moments
-from driftnorm.parts.contract import Measured, Statistics
+from driftnorm.parts.contract import SHARED, THETA, Measured, Statistics
 
-__all__ = ["Batch", "Mixture", "Prior", "Running", "Source", "Window", "tracked_moments"]
+__all__ = [
+    "Batch",
+    "Mixture",
+    "Prior",
+    "Running",
+    "Source",
+    "Window",
+    "counted_jumps",
+    "forgotten",
+    "of_theta",
+    "tracked_moments",
+]
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -34,6 +45,28 @@ def tracked_moments(memory: Remembered) -> Moments | None:
     if "second" in memory:
         return Moments(memory["mean"], _variance(memory["mean"], memory["second"]))
     return Moments(memory["mean"], memory["var"])
+
+
+def of_theta(theta: float) -> Remembered:
+    """Layers' memories, empty but for a theta that takes the place of the statistics' own."""
+    return {SHARED: {THETA: theta}}
+
+
+def counted_jumps(layers: Remembered) -> int:
+    """How often the statistics of a network have jumped, by its layers' memories."""
+    held = layers.get(SHARED, {}).values()
+    return sum(memory.get("jumps", 0) for memory in held if isinstance(memory, Mapping))
+
+
+def forgotten(layers: Remembered, share: float) -> Remembered:
+    """Layers' memories of which only a share of the evidence is left."""
+    held = {
+        name: {**memory, "evidence": share * memory["evidence"]}
+        if isinstance(memory, Mapping) and "evidence" in memory
+        else memory
+        for name, memory in layers.get(SHARED, {}).items()
+    }
+    return {**layers, SHARED: held}
 
 
 def _given(source: Moments | None) -> Moments:
@@ -240,8 +273,8 @@ class Mixture(Statistics):
             raise TypeError(f"`of` must be a Statistics object, got {self.of!r}.")
         if not isinstance(self.theta, int | float) or not 0 <= self.theta <= 1:
             raise ValueError(
-                f"`theta` is the weight of the target statistics and must be in [0, 1], "
-                f"got {self.theta!r}."
+                f"`theta` is the weight of the target statistics and must be in [0, 1] (or 'auto', "
+                f"where the method has it), got {self.theta!r}."
             )
 
     @property
@@ -260,22 +293,28 @@ class Mixture(Statistics):
     def single_values(self) -> bool:  # type: ignore[override]  # noqa: D102
         return self.of.single_values
 
+    @property
+    def takes_theta(self) -> bool:  # noqa: D102
+        return True
+
     def observe(  # noqa: D102
         self, shared: Remembered, memory: Remembered, at: Measured
     ) -> tuple[Any, Remembered]:
-        return self.of.observe(shared, memory, at)
+        told, after = self.of.observe(shared, memory, at)
+        return (shared.get(THETA, self.theta), told), after
 
     def propose(  # noqa: D102
         self, memory: Remembered, at: Measured, source: Moments | None, seen: Any = None
     ) -> tuple[Moments, Remembered]:
-        target, after = self.of.propose(memory, at, source, seen)
-        return _mixed(_given(source), target, self.theta), after
+        theta, told = (self.theta, None) if seen is None else seen
+        target, after = self.of.propose(memory, at, source, told)
+        return _mixed(_given(source), target, theta), after
 
     def settled(  # noqa: D102
         self, memory: Remembered, source: Moments | None, shared: Remembered
     ) -> Moments:
         target = self.of.settled(memory, source, shared)
-        return _mixed(_given(source), target or _given(source), self.theta)
+        return _mixed(_given(source), target or _given(source), shared.get(THETA, self.theta))
 
     def judge(self, memory: Remembered) -> None:  # noqa: D102
         self.of.judge(memory)
@@ -330,15 +369,16 @@ class Window(Statistics):
     Batch 1 and batch 200 mean the same: with ``n`` samples in the batch, the evidence is
     ``S <- (1 - 1/size)^n S + n``, the batch weighs ``n / S``, and the target weighs
     ``min(theta, S / (S + prior))`` against the source. Raw second moments are averaged, so the
-    variance between batches is not lost. When the first layer's moments move by more than ``jump``
-    times what is usual, ``forget`` of the evidence is kept, in all layers, before anything is
-    normalised.
+    variance between batches is not lost. When the first layer's moments over the last few images
+    move by more than ``jump`` times what is usual, only ``forget`` of the evidence is kept, in all
+    layers, before anything is normalised.
 
     Attributes:
         theta: Weight of the target at most.
         size: Samples that the window holds.
         prior: Samples after which the target may weigh a half.
         jump: How many times the usual distance is a jump; infinity turns it off.
+        reach: Images whose moments at the first layer are compared with the window's.
         forget: The share of the evidence that a jump leaves.
     """
 
@@ -347,13 +387,14 @@ class Window(Statistics):
     theta: float = 0.5
     size: float = 2000.0
     prior: float = 16.0
-    jump: float = 4.0
-    forget: float = 0.05
+    jump: float = 3.0
+    reach: float = 32.0
+    forget: float = 0.01
 
     def __post_init__(self) -> None:
         if not isinstance(self.theta, int | float) or not 0 <= self.theta <= 1:
             raise ValueError(f"`theta` must be in [0, 1], got {self.theta!r}.")
-        for name, least in (("size", 1), ("prior", 0), ("jump", 0), ("forget", 0)):
+        for name, least in (("size", 1), ("prior", 0), ("jump", 0), ("reach", 1), ("forget", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
         if self.forget > 1:
@@ -364,28 +405,58 @@ class Window(Statistics):
         return self.theta < 1 or self.prior > 0
 
     @property
+    def takes_theta(self) -> bool:  # noqa: D102
+        return True
+
+    @property
     def keeps_history(self) -> bool:  # noqa: D102
         return True
 
     def observe(  # noqa: D102
         self, shared: Remembered, memory: Remembered, at: Measured
     ) -> tuple[_Seen, Remembered]:
-        evidence, usual, n = shared.get("evidence", 0.0), shared.get("usual", -1.0), at.samples
-        kept, jumps = (1 - 1 / self.size) ** n, shared.get("jumps", 0)
+        n, evidence, jumps = at.samples, shared.get("evidence", 0.0), shared.get("jumps", 0)
+        usual, judged = shared.get("usual", 0.0), shared.get("judged", 0.0)
+        kept, recent = (1 - 1 / self.size) ** n, self._recent(shared.get("recent", {}), at)
         before = tracked_moments(memory)
-        if before is not None and math.isfinite(self.jump):
-            moved = _distance(at.moments, before) * min(n, 64)
-            if usual >= 0 and moved > self.jump * usual:
+        # A window that holds little more than the recent images cannot be left by them.
+        if before is not None and evidence >= 1.5 * recent["images"] and math.isfinite(self.jump):
+            now = Moments(recent["mean"], _variance(recent["mean"], recent["second"]))
+            # What chance alone moves falls with the images in it: so counted, it is a constant.
+            moved = _distance(now, before) * min(recent["images"], 64)
+            if judged >= 2 * self.reach and moved > self.jump * usual:
                 kept, jumps = self.forget, jumps + 1
+                recent = self._recent({}, at)
             else:
-                usual = moved if usual < 0 else usual + 0.1 * (moved - usual)
-        evidence = kept * evidence + n
-        after = {"evidence": evidence, "usual": usual, "jumps": jumps}
-        return _Seen(n / evidence, self._weight(evidence)), after
+                judged += n
+                rate = max(n / judged, 1 - (1 - 1 / (8 * self.reach)) ** n)
+                # A change that sets in slowly must not become usual before it is noticed.
+                most = 2 * usual if judged > 4 * self.reach else math.inf
+                usual += rate * (min(moved, most) - usual)
+        after = {
+            "evidence": kept * evidence + n,
+            "usual": usual,
+            "judged": judged,
+            "jumps": jumps,
+            "recent": recent,
+        }
+        return _Seen(n / after["evidence"], self._weight({**shared, **after})), after
 
-    def _weight(self, evidence: float) -> float:
+    def _recent(self, recent: Remembered, at: Measured) -> dict[str, Any]:
+        """The first layer's moments over the last few images, however they came in batches."""
+        images = (1 - 1 / self.reach) ** at.samples * recent.get("images", 0.0) + at.samples
+        mean, second = at.moments.mean, at.moments.var + at.moments.mean.square()
+        if recent:
+            weight = at.samples / images
+            mean = torch.lerp(recent["mean"], mean, weight)
+            second = torch.lerp(recent["second"], second, weight)
+        return {"mean": mean, "second": second, "images": images}
+
+    def _weight(self, shared: Remembered) -> float:
         """Of the target, which is trusted as evidence grows."""
-        return min(self.theta, evidence / (evidence + self.prior)) if evidence else 0.0
+        evidence: float = shared.get("evidence", 0.0)
+        theta: float = shared.get(THETA, self.theta)
+        return min(theta, evidence / (evidence + self.prior)) if evidence else 0.0
 
     def propose(  # noqa: D102
         self, memory: Remembered, at: Measured, source: Moments | None, seen: _Seen
@@ -401,7 +472,7 @@ class Window(Statistics):
     def settled(  # noqa: D102
         self, memory: Remembered, source: Moments | None, shared: Remembered
     ) -> Moments | None:
-        target, theta = tracked_moments(memory), self._weight(shared.get("evidence", 0.0))
+        target, theta = tracked_moments(memory), self._weight(shared)
         if target is None:
             return source
         return target if theta == 1 else _mixed(_given(source), target, theta)

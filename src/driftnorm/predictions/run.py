@@ -337,7 +337,7 @@ class _Session:
 
     def _snapshot(self, speed: float, entropy: float) -> Snapshot:
         state, adapter = self.state, self.adapter
-        guard = "ok" if adapter.alarms == 0 else f"{adapter.alarms} alarms"
+        guard = f"{len(adapter.alarms)} alarms" if adapter.alarms else "ok"
         if adapter.last is not None and adapter.last.status not in ("adapted", "empty"):
             guard = adapter.last.status
         return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)

@@ -32,7 +32,7 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
         "skipped": tally.unreadable,
         "skipped_first": tally.quoted,
         "cut_off": tally.cut_off or None,
-        "alarms": adapter.alarms,
+        "alarms": len(adapter.alarms),
         "bad_batches": adapter.bad_batches,
         "frozen": adapter.frozen,
         "compared": compared.images,

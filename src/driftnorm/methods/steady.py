@@ -1,0 +1,60 @@
+"""Steady: the default, for streams of which nothing is known.
+
+Formula:
+    Statistics of a window of the stream that forgets at a jump (``bn-window``), for each theta of
+    a small grid a window of its own; theta = 0 is the source.
+    J(theta) = H(mean p) - (1 + caution) mean H(p) over some 256 recent images, from predictions
+    alone; the answer to a batch is that of the theta with the highest J.
+
+When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
+images in between, few of many classes. No gradient: about two forward passes per batch. When it
+hurts: on one long, steady shift in large batches a gradient (``gprebn``) gains more; just after a
+change it may answer by the wrong theta for some images.
+"""
+
+from driftnorm.methods._method import Method
+from driftnorm.parts.choices import ThetaChoice
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.statistics import Window
+from driftnorm.recipe import Recipe
+
+__all__ = ["METHOD", "steady"]
+
+
+def steady(
+    *,
+    theta: float = 0.5,
+    others: tuple[float, ...] = (0.0, 0.2),
+    caution: float = 3.0,
+    memory: float = 256.0,
+    size: float = 2000.0,
+    jump: float = 3.0,
+    only: Selector | None = None,
+) -> Recipe:
+    """Windows of several thetas side by side, answered by the best, without optimisation.
+
+    Args:
+        theta: The largest weight of the window against the source.
+        others: The other thetas; 0, the source, must be among them.
+        caution: How much more than the spread of answers their certainty counts.
+        memory: Images over which answers are averaged.
+        size: Images that a window holds.
+        jump: How many times the usual distance at the first layer is a jump.
+        only: The layers that take part.
+    """
+    return Recipe(
+        statistics=Window(theta=theta, size=size, jump=jump),
+        gradient="detached",
+        answer=(ThetaChoice(thetas=tuple(others), caution=caution, memory=memory),),
+        only=only,
+    )
+
+
+METHOD = Method(
+    name="steady",
+    build=steady,
+    paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
+    summary="windows of several thetas, answered by the best without labels, no gradient",
+    helps="any stream and any batch size: shifts that change, clean images, few of many classes",
+    hurts="one long, steady shift in large batches, where a gradient gains more",
+)

@@ -1,0 +1,172 @@
+"""Several mixtures with the source side by side, and the answer of the best, without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from driftnorm.parts.contract import Answer, Cost, Forward, Serving, Statistics, Step, Whole
+from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.statistics import Mixture, counted_jumps, forgotten, of_theta
+
+__all__ = ["ThetaChoice", "information", "mixed", "spread_of"]
+
+Remembered: TypeAlias = Mapping[str, Any]
+
+
+def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
+    """``H(mean p) - (1 + caution) mean H(p)``: sure of each image, and not of one class for all.
+
+    With ``caution=0`` it is the mutual information of image and answer. That alone is fooled where
+    wrong answers spread over many classes, or where the images show few of them.
+    """
+    return spread_of(mean_p) - (1 + caution) * float(mean_entropy)
+
+
+def spread_of(mean_p: Tensor) -> float:
+    """``H(mean p)`` in nats: over how many classes answers are spread."""
+    return float(-(mean_p * mean_p.clamp(min=1e-12).log()).sum())
+
+
+def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
+    """The target's statistics mixed with the source; ``"auto"`` begins from the target alone."""
+    if theta == "auto":
+        return Mixture(1.0, target)
+    return target if theta == 1 else Mixture(theta, target)
+
+
+@dataclass(frozen=True)
+class ThetaChoice(Answer):
+    """Every theta keeps statistics of its own; the one whose answers say most answers.
+
+    The network's own pass is that of the recipe's statistics. Every other theta is one more pass,
+    as if it answered; 0 is the source, which never changes. Sums of answers and entropies are kept
+    for each over recent images, and the answer is that of the highest `information`.
+
+    Attributes:
+        thetas: The others than the recipe's own.
+        caution: How much more than the spread of answers their certainty counts.
+        memory: Images over which answers are averaged.
+        enough: Images before the choice is made; until then the source answers.
+        forget: The share of the sums that a jump of the statistics leaves.
+        margin: A theta that is this far behind is asked seldom,
+        every: on one of so many batches, until the statistics jump.
+    """
+
+    thetas: tuple[float, ...] = (0.0, 0.2)
+    caution: float = 3.0
+    memory: float = 256.0
+    enough: int = 16
+    forget: float = 0.1
+    margin: float = 0.15
+    every: int = 8
+
+    def __post_init__(self) -> None:
+        known = all(isinstance(t, int | float) and 0 <= t < 1 for t in self.thetas)
+        if not known or len(set(self.thetas)) < len(self.thetas) or 0 not in self.thetas:
+            raise ValueError(
+                "`thetas` must be different numbers in [0, 1), 0 (the source) among them, got "
+                f"{self.thetas}."
+            )
+        for name, least in (("memory", 1), ("enough", 0), ("every", 1), ("caution", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
+        if not 0 <= self.forget <= 1 or not self.margin >= 0:
+            raise ValueError("`forget` must be a share in [0, 1], and `margin` at least 0.")
+
+    @property
+    def cost(self) -> Cost:
+        """One more pass for every theta, at most."""
+        return Cost(forwards=len(self.thetas), bound=True)
+
+    def check(self, recipe: Whole) -> None:
+        """It needs statistics with a theta to choose."""
+        if not recipe.statistics.takes_theta:
+            raise ValueError(
+                f"{type(self).__name__} chooses theta, but {recipe.statistics} has none: take "
+                "`Mixture` or `Window`."
+            )
+
+    def __call__(self, step: Step, logits: Tensor) -> Tensor:
+        """The answer of the theta that seems best on recent images."""
+        if step.frozen:
+            return logits  # it is the best one's already: see `serving`
+        known, jumps = step[self], counted_jumps(step.forward.proposed)
+        jumped = jumps > known.get("jumps", 0)
+        own = self._counted(known.get("own", {}), logits, jumped)
+        others: dict[str, Remembered] = {}
+        answers = {"own": logits}
+        worth = {name: self._worth(known[name]) for name in ("own", *_names(self)) if name in known}
+        seen_images = known.get("seen", 0) + len(logits)
+        turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
+        for name, theta in _names(self).items():
+            behind = name in worth and max(worth.values()) - worth[name] > self.margin
+            if behind and not jumped and not turn:
+                others[name] = known[name]
+                continue
+            seen = self._asked(step, theta, known.get(name, {}), jumped)
+            answers[name] = seen.logits
+            layers = {"layers": seen.proposed} if theta else {}
+            others[name] = {**self._counted(known.get(name, {}), seen.logits, jumped), **layers}
+        counted = {"own": own, **others}
+        best = max(answers, key=lambda name: self._worth(counted[name]))
+        if seen_images < self.enough:
+            best = next(name for name, theta in _names(self).items() if theta == 0)
+        choice = -1 if best == "own" else [*_names(self)].index(best)
+        counts = {"batch": known.get("batch", 0) + 1, "seen": seen_images, "jumps": jumps}
+        step[self] = {**counted, **counts, "choice": choice}
+        return answers[best].to(logits.dtype)
+
+    def _asked(self, step: Step, theta: float, memory: Remembered, jumped: bool) -> Forward:
+        if theta == 0:
+            return step.run(step.x, mode="source")
+        layers = memory.get("layers", of_theta(theta))
+        if jumped:
+            layers = forgotten(layers, self.forget)
+        return step.run(step.x, values=step.values, mode="adapt", layers=layers)
+
+    def _counted(self, memory: Remembered, logits: Tensor, jumped: bool) -> dict[str, Any]:
+        """The sums after some images; at a jump, most of what was before is forgotten."""
+        wide = logits.detach().float()
+        images = len(wide)
+        kept = (1 - 1 / self.memory) ** images * (self.forget if jumped else 1.0)
+        p = F.softmax(wide, dim=1).mean(dim=[0, *range(2, wide.dim())])
+        entropy = softmax_entropy(wide).mean()
+        return {
+            "p": images * p + kept * memory.get("p", torch.zeros_like(p)),
+            "entropy": images * entropy + kept * memory.get("entropy", torch.zeros_like(entropy)),
+            "images": images + kept * memory.get("images", 0.0),
+        }
+
+    def _worth(self, counted: Remembered) -> float:
+        images = counted["images"]
+        return information(counted["p"] / images, counted["entropy"] / images, self.caution)
+
+    def serving(self, step: Step) -> Serving | None:
+        """Whoever answered last."""
+        choice = step[self].get("choice", -1)
+        if choice < 0:
+            return None
+        name = [*_names(self)][choice]
+        theta = self.thetas[choice]
+        values = step.values if theta else step.start
+        return Serving(values, step[self][name].get("layers", of_theta(theta)))
+
+    def judge(self, memory: Remembered) -> None:
+        """Counts and sums are never negative, and somebody known answered."""
+        for name in ("own", *_names(self)):
+            counted = memory.get(name, {"images": 1.0, "entropy": torch.zeros(())})
+            if not counted["images"] > 0 or not float(counted["entropy"]) >= 0:
+                raise ValueError(f"`{name}` must have counted images, got {counted['images']}.")
+        if not -1 <= memory.get("choice", -1) < len(self.thetas):
+            raise ValueError(f"`choice` must be from -1 to {len(self.thetas) - 1}.")
+
+
+def _names(choice: ThetaChoice) -> dict[str, float]:
+    """What the memories of the others are called; a point would part names in a state's file."""
+    return {f"other{number}": theta for number, theta in enumerate(choice.thetas)}

@@ -1,0 +1,140 @@
+"""Theta chosen without labels: against a slow literal loop, and on real streams."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from digit_streams import accuracy, shifted, trained
+from torch import Tensor, nn
+
+import driftnorm
+from driftnorm.parts import Mixture, Running, ThetaChoice, Window
+from driftnorm.parts.choices import information
+
+
+def worth(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
+    return float(torch.special.entr(mean_p).sum() - (1 + caution) * mean_entropy)
+
+
+def test_information() -> None:
+    p = torch.tensor([0.5, 0.25, 0.25])
+    assert information(p, torch.tensor(0.2), 3) == pytest.approx(worth(p, torch.tensor(0.2), 3))
+
+
+@pytest.mark.parametrize("batch", [4, 16])
+def test_the_answer_is_that_of_the_best_theta_run_alone(batch: int) -> None:
+    """Every theta as an adapter of its own; sums with decay; the highest J answers."""
+    network, test = trained()
+    thetas, caution, memory, enough = (0.0, 0.2, 0.5), 3.0, 50.0, 12
+    choice = ThetaChoice(thetas[:2], caution=caution, memory=memory, enough=enough, every=1)
+    # Without a jump, so that nothing is forgotten.
+    recipe = driftnorm.Recipe(
+        statistics=Window(theta=0.5, jump=float("inf")), gradient="detached", answer=(choice,)
+    )
+    adapter = driftnorm.adapt(network, recipe)
+    alone = [
+        driftnorm.adapt(
+            network,
+            driftnorm.Recipe(statistics=Window(theta=t, jump=float("inf")), gradient="detached"),
+            guard="off",
+        )
+        for t in thetas
+    ]
+    images = torch.cat([test.images[:120], shifted("fog", 3)[120:240]])
+    sums, entropies, count, chosen = [0.0] * 3, [0.0] * 3, 0.0, set()
+    for x in normalized_batches(images, batch):
+        kept = (1 - 1 / memory) ** len(x)
+        logits = [each(x) for each in alone]
+        count = kept * count + len(x)
+        for place, each in enumerate(logits):
+            p = each.softmax(1)
+            sums[place] = kept * sums[place] + p.sum(0)
+            entropies[place] = kept * entropies[place] + torch.special.entr(p).sum()
+        scores = [
+            worth(s / count, h / count, caution) for s, h in zip(sums, entropies, strict=True)
+        ]
+        best = 0 if count < enough else max(range(3), key=scores.__getitem__)
+        chosen.add(best)
+        torch.testing.assert_close(adapter(x), logits[best], rtol=1e-4, atol=1e-4)
+    assert len(chosen) > 1
+
+
+def normalized_batches(images: Tensor, batch: int) -> tuple[Tensor, ...]:
+    from driftnorm.bench.studies.digits import normalized
+
+    return normalized(images).split(batch)
+
+
+def test_losers_are_asked_seldom_and_all_are_at_a_jump() -> None:
+    network, test = trained()
+    adapter = driftnorm.adapt(network, "steady")
+    passes: list[int] = []
+    ran = 0
+
+    def count(*about: object) -> None:
+        nonlocal ran
+        ran += 1
+
+    adapter.converted.network[0].register_forward_hook(count)
+    for x in normalized_batches(torch.cat([test.images[:400], shifted("contrast", 3)[400:]]), 10):
+        ran = 0
+        adapter(x)
+        passes.append(ran)
+    assert 3 in passes[40:44]  # woken by the jump
+    settled = passes[60:]
+    assert sum(settled) / len(settled) < 2.5  # the source is clearly behind
+    assert settled.count(3) >= 2
+
+
+def test_it_is_the_source_on_clean_images_and_adapts_to_shifted_ones() -> None:
+    network, test = trained()
+    for batch in (1, 8, 64):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", driftnorm.DriftnormWarning)
+            clean = accuracy(driftnorm.adapt(network, "steady"), test.images, test.labels, batch)
+        assert clean >= accuracy(network, test.images, test.labels) - 0.005
+        foggy = shifted("fog", 2)
+        adapted = accuracy(driftnorm.adapt(network, "steady"), foggy, test.labels, batch)
+        assert adapted > accuracy(network, foggy, test.labels) + 0.2
+
+
+def test_clean_images_sorted_by_class_stay_right() -> None:
+    network, test = trained()
+    order = torch.argsort(test.labels, stable=True)
+    images, labels = test.images[order], test.labels[order]
+    source = accuracy(network, images, labels)
+    for batch in (8, 64):
+        steady = accuracy(driftnorm.adapt(network, "steady"), images, labels, batch)
+        plain = accuracy(driftnorm.adapt(network, "bn", guard="off"), images, labels, batch)
+        assert steady > source - 0.01
+        assert plain < source - 0.2
+
+
+@pytest.mark.parametrize("method", ["gprebn", "bn"])
+def test_theta_auto(method: str) -> None:
+    network, test = trained()
+    adapter = driftnorm.adapt(network, method, theta="auto")
+    assert isinstance(adapter.recipe.statistics, Mixture)
+    assert accuracy(adapter, test.images, test.labels) > 0.97
+    with pytest.raises(ValueError, match=r"in \[0, 1\] \(or 'auto'"):
+        driftnorm.adapt(network, method, theta="abc")
+
+
+def test_dense_prediction() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1)).eval()
+    adapter = driftnorm.adapt(network, "steady")
+    for size in (1, 20, 2):
+        assert adapter(torch.randn(size, 3, 6, 6)).shape == (size, 4, 6, 6)
+
+
+def test_constants_are_judged() -> None:
+    for thetas in ((0.2,), (0.0, 0.0), (0.0, 1.0), (0.0, -1.0)):
+        with pytest.raises(ValueError, match="`thetas` must be different numbers"):
+            ThetaChoice(thetas)
+    with pytest.raises(ValueError, match="`memory` must be at least 1"):
+        ThetaChoice(memory=0)
+    with pytest.raises(ValueError, match="has none: take `Mixture` or `Window`"):
+        driftnorm.Recipe(statistics=Running(), answer=(ThetaChoice(),))
