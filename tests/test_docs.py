@@ -14,7 +14,7 @@ import torch
 ROOT = Path(__file__).parent.parent
 MODULES = (
     *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
-    *("parts.layers", "methods.spec", "_internal.options"),
+    *("parts.layers", "methods.spec", "streams.stream", "streams.timeline", "_internal.options"),
 )
 
 
