@@ -83,7 +83,7 @@ def test_light_parts_never_import_torch(part: str, least: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cell", "rows", "protocol", "metrics", "samples", "selection"]
+    "name", ["cell", "rows", "protocol", "metrics", "samples", "selection", "windows"]
 )
 def test_what_views_read_never_imports_torch(name: str) -> None:
     assert "torch" not in run(f"import driftnorm.bench.{name}")
