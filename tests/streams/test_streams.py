@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from driftnorm.streams import (
     STREAMS,
     BalancedDirichlet,
     Continual,
+    Course,
     Domain,
     Gradual,
     LabelShift,
@@ -30,6 +33,7 @@ from driftnorm.streams import (
     Mixed,
     Probes,
     Recurring,
+    Segment,
     SlottedDirichlet,
     Sorted,
     Steady,
@@ -226,6 +230,25 @@ def test_rounds_show_the_same_images_in_the_same_order():
     assert np.array_equal(rounds[0], rounds[2])
     assert found.visit.tolist() == np.repeat([0, 1, 2], 100).tolist()
     assert not np.array_equal(rounds[0, :50], rounds[0, 50:])
+    once = Stream(Continual(part=50), (SlottedDirichlet(),)).positions(LABELS, (CLEAN, FOG))
+    assert np.array_equal(rounds[0], once.image)
+
+
+@dataclass(frozen=True)
+class Twice(Course):
+    """A course of somebody else: all domains at once, and then again."""
+
+    name: ClassVar[str] = "twice"
+    summary: ClassVar[str] = "mixed domains, twice"
+
+    def segments(self, domains):
+        return [Segment(tuple(domains), draw) for draw in range(2)]
+
+
+def test_visits_of_a_course_of_ones_own_are_counted_by_segments():
+    found = Stream(Twice(part=10)).positions(LABELS, (FOG, CLEAN, FOG))
+    assert found.visit.tolist() == [0] * 30 + [1] * 30
+    assert np.bincount(found.domain).tolist() == [40, 20]
 
 
 def test_mixed_domains_are_spread_evenly():
@@ -279,6 +302,32 @@ def test_balanced_stretches_are_balanced():
     for seed in range(20):
         found = order.arranged(labels, np.random.default_rng(seed))
         assert sorted(found.tolist()) == [*range(1600)]
+
+
+def test_a_stretch_that_has_its_part_is_full():
+    """A concentration near 0 puts each class into a single stretch, and no two into the same."""
+    for seed in range(5):
+        pieces = BalancedDirichlet(1e-6)._pieces(np.full(8, 200), np.random.default_rng(seed))
+        assert sorted(pieces.tolist()) == sorted((200 * np.eye(8, dtype=int)).tolist())
+
+
+def test_all_is_drawn_again_until_the_shortest_stretch_is_long_enough():
+    labels, order, tries = np.repeat(np.arange(8), 200), BalancedDirichlet(shortest=100), []
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        tries.append(0)
+        pieces = np.zeros((8, 8))
+        while pieces.sum(axis=0).min() < 100:
+            pieces, tries[-1] = order._pieces(np.full(8, 200), generator), tries[-1] + 1
+        expected = []
+        for stretch in range(8):
+            for each in generator.permutation(8).tolist():
+                begin = pieces[each, :stretch].sum()
+                images = range(200 * each + begin, 200 * each + begin + pieces[each, stretch])
+                expected += [*images]
+        found = order.arranged(labels, np.random.default_rng(seed))
+        assert found.tolist() == expected
+    assert max(tries) > 1
 
 
 def test_balanced_stretches_that_cannot_be_had_say_what_to_do():
