@@ -14,11 +14,11 @@ import torch
 ROOT = Path(__file__).parent.parent
 MODULES = (
     *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
-    *("parts.layers", "methods.spec"),
+    *("parts.layers", "methods.spec", "streams.composition", "streams.timeline"),
 )
 
 
-@pytest.mark.parametrize("name", [*MODULES, "_internal.names"])
+@pytest.mark.parametrize("name", [*MODULES, "_internal.names", "_internal.options"])
 def test_docstring_examples(name: str) -> None:
     torch.manual_seed(0)
     module = importlib.import_module(f"driftnorm.{name}")

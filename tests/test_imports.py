@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "driftnorm"
 LINES = (
     ("_version", "errors"),
     ("_internal",),
-    ("functional",),
+    ("functional", "streams"),
     ("parts",),
     ("recipe",),
     ("methods",),
@@ -74,14 +74,17 @@ def test_import_driftnorm_is_light() -> None:
     assert not run("import driftnorm; driftnorm.adapt") & (heavy | {"onnx", "safetensors"})
 
 
-def test_views_never_import_torch() -> None:
-    paths = [p.relative_to(SOURCE.parent).with_suffix("") for p in (SOURCE / "views").rglob("*.py")]
+@pytest.mark.parametrize(("part", "least"), [("views", 30), ("streams", 7)])
+def test_light_parts_never_import_torch(part: str, least: int) -> None:
+    paths = [p.relative_to(SOURCE.parent).with_suffix("") for p in (SOURCE / part).rglob("*.py")]
     names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
-    assert len(names) > 30
+    assert len(names) > least
     assert "torch" not in run("\n".join(f"import {name}" for name in names))
 
 
-@pytest.mark.parametrize("name", ["cell", "rows", "protocol", "metrics", "samples", "selection"])
+@pytest.mark.parametrize(
+    "name", ["cell", "rows", "protocol", "metrics", "samples", "selection", "windows"]
+)
 def test_what_views_read_never_imports_torch(name: str) -> None:
     assert "torch" not in run(f"import driftnorm.bench.{name}")
 

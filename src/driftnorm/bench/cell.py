@@ -169,8 +169,10 @@ class StreamId:
         shifts: None for clean data; several follow each other, or are mixed, as `order` says.
         count: How many images.
         split: Which part of the data, where there are several: ``in`` or ``out`` of a domain.
-        order: How the images are ordered: ``as stored``, ``shuffled``, ``shuffled once``.
+        order: How the images are ordered: ``as stored``, ``shuffled``, ``shuffled once``, or the
+            kind of a `driftnorm.streams.Stream`, such as ``continual+sorted``.
         seed: Of the order and of whatever else is drawn.
+        settings: The parameters of that kind.
     """
 
     data: DataId
@@ -179,6 +181,15 @@ class StreamId:
     split: str = ""
     order: str = "as stored"
     seed: int = 0
+    settings: Options = ()
+
+    def __post_init__(self) -> None:  # equal streams are equal, whatever their order
+        object.__setattr__(self, "settings", tuple(sorted(self.settings)))
+
+    @property
+    def ordered(self) -> str:
+        """How the images are ordered, with all parameters: ``continual+sorted:part=100``."""
+        return f"{self.order}:{options_text(self.settings)}" if self.settings else self.order
 
     @property
     def shift(self) -> str:
@@ -289,6 +300,9 @@ class Cell:
         record = asdict(self)
         for name in ("options", "settings"):
             record["method"][name] = dict(record["method"][name])
+        # Streams without parameters have none in their rows, whose keys are hashes of the record.
+        if settings := record["stream"].pop("settings"):
+            record["stream"]["settings"] = dict(settings)
         if self.network.training is not None:
             training = record["network"]["training"]
             training["trainer"] = self.network.training.trainer._asdict()
@@ -303,7 +317,14 @@ def read_cell(record: Mapping[str, Any]) -> Cell:
     return Cell(
         record["study"],
         NetworkId(**{**network, "training": _read_training(network["training"])}),
-        StreamId(**{**stream, "data": DataId(**stream["data"]), "shifts": shifts}),
+        StreamId(
+            **{
+                **stream,
+                "data": DataId(**stream["data"]),
+                "shifts": shifts,
+                "settings": tuple(stream.get("settings", {}).items()),
+            }
+        ),
         MethodId(
             method["name"], tuple(method["options"].items()), tuple(method["settings"].items())
         ),

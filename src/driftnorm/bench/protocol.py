@@ -39,7 +39,7 @@ scored before the update, seed 0'
         _alternatives(sorted({stream.data.label for stream in streams})),
         f"{_alternatives(counts)} samples per stream",
         _listed("severity", "severities", levels),
-        _alternatives(sorted({stream.order for stream in streams})),
+        _alternatives(sorted({stream.ordered for stream in streams})),
         f"batch {' '.join(map(str, sorted({cell.protocol.batch_size for cell in several})))}",
         f"{_alternatives(steps)} step{'s' * (max(steps) != 1)}",
         f"reset {_alternatives(sorted({cell.protocol.reset for cell in several}))}",

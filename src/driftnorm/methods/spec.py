@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driftnorm._internal.options import Options, options_text, read_options
+from driftnorm._internal.options import Options, options_text, read_joined
 from driftnorm.methods import build, options_of
 from driftnorm.parts.layers import First, Last
 from driftnorm.recipe import Recipe
@@ -52,15 +52,7 @@ def parse_method(text: str) -> MethodSpec:
     >>> str(parse_method("eta:margin=0.3@gprebn:theta=0.5+rt3a"))
     'eta@gprebn+rt3a:margin=0.3,theta=0.5'
     """
-    names: list[str] = []
-    options: dict[str, Any] = {}
-    for part in re.split(r"(?=[+@][a-z])", text):  # not the sign in 1e+3
-        name, _, rest = part.partition(":")
-        names.append(name.strip())
-        for key, value in read_options(filter(None, rest.split(","))):
-            if options.setdefault(key, value) != value:
-                raise ValueError(f"`{key}` is given twice in {text!r}, with different values.")
-    spec = MethodSpec("".join(names), tuple(sorted(options.items())))
+    spec = MethodSpec(*read_joined(text, "+@"))
     spec.recipe()
     return spec
 
