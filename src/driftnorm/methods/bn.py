@@ -8,6 +8,8 @@ tiny or class-ordered batches, and networks that were fine-tuned with frozen BN 
 weights never saw normalised features.
 """
 
+from typing import Literal
+
 from driftnorm.methods._method import Method
 from driftnorm.parts.contract import Statistics
 from driftnorm.parts.layers import Selector
@@ -18,7 +20,11 @@ __all__ = ["METHOD", "bn"]
 
 
 def bn(
-    *, running: bool = False, momentum: float | None = None, only: Selector | None = None
+    *,
+    running: bool = False,
+    momentum: float | None = None,
+    average: Literal["var", "std", "total"] = "var",
+    only: Selector | None = None,
 ) -> Recipe:
     """Target statistics without optimisation.
 
@@ -26,11 +32,16 @@ def bn(
         running: Use test-time running statistics instead of the batch's own (the paper's rows
             "BN, mu_r^t" without optimisation).
         momentum: Exponential running average; ``None`` averages all batches equally.
+        average: What of running variances is averaged: the variances (``"var"``, the paper), the
+            standard deviations (``"std"``), or with the variance between batches (``"total"``),
+            which batches of a few images need.
         only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
     """
     if momentum is not None and not running:
         raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
-    statistics: Statistics = Running(momentum=momentum) if running else Batch()
+    if average != "var" and not running:
+        raise ValueError("`average` is that of running statistics: set `running=True` as well.")
+    statistics: Statistics = Running(momentum=momentum, average=average) if running else Batch()
     return Recipe(statistics=statistics, gradient="detached", only=only)
 
 
