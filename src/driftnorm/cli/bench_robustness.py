@@ -17,7 +17,7 @@ from driftnorm.bench.studies.corruptions import Study
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._conclusion import AsJson, Quiet, conclude, open_console
 from driftnorm.cli._config import keep_config
-from driftnorm.cli._network_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opener import check_weights, read_class_names
 from driftnorm.shifts import CORRUPTIONS
