@@ -112,7 +112,7 @@ def test_a_device_that_is_not_there(
     ("words", "told"),
     [
         ("adapt resnet20 x.npz --methd bn", "Unknown option: --methd. Did you mean --method?"),
-        ("adapt resnet20", 'Command "adapt" parameter'),
+        ("adapt resnet20", "`DATA` is missing; `--help` says what it is."),
         ("adapt resnet20 x.npz --batch-size many", '"many"'),
         ("adpt", '"adpt"'),
         ("train domains --data x --test-domains y --precision half", '"half"'),

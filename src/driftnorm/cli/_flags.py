@@ -72,7 +72,12 @@ Workers: TypeAlias = Annotated[
     int | None, Parameter(help="Processes, one thread each; default: one per core.")
 ]
 Threads: TypeAlias = Annotated[
-    int | None, Parameter(group=RARE, help="Threads per process; default: one per core.")
+    int | None,
+    Parameter(
+        group=RARE,
+        validator=validators.Number(gte=1),
+        help="Threads per process; default: one per core.",
+    ),
 ]
 Hours: TypeAlias = Annotated[float | None, Parameter(validator=validators.Number(gt=0))]
 """A time budget."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -103,6 +105,7 @@ class NetworkFlags:
         """The network, on its device; a device that is not there is refused first."""
         where = check_device(self.device)
         find_own_code()
+        announce_own_code(network, console)
         opened = open_model(
             network,
             weights=self.weights,
@@ -112,7 +115,8 @@ class NetworkFlags:
             size=self.size,
             trust=self.trust,
         )
-        announce_own_code(opened.architecture, console)
+        if opened.architecture != network:  # a checkpoint that names a factory
+            announce_own_code(opened.architecture, console)
         opened.network.to(where)
         return opened
 
@@ -128,14 +132,20 @@ def find_own_code() -> None:
 
 
 def announce_own_code(spec: str | None, console: Console) -> None:
-    """One line if a factory's module was imported from the current folder."""
+    """One line if a factory's module comes from the current folder.
+
+    It may be called before the module is imported, so that what fails there is announced too.
+    """
     if spec is None or not is_factory(spec):
         return
     module = spec.partition(":")[0]
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is not None and Path(file).resolve().is_relative_to(Path.cwd().resolve()):
-        text = f"note: {module} was imported from the current folder ({Path(file).name})."
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    with suppress(ImportError, ValueError):  # whoever imports it reports what is wrong with it
+        found = importlib.util.find_spec(module.partition(".")[0])
+        places = [found.origin, *(found.submodule_search_locations or ())] if found else []
+        file = next((Path(place) for place in places if place is not None), None)
+        if file is not None and file.resolve().is_relative_to(Path.cwd().resolve()):
+            text = f"note: {module} was imported from the current folder ({file.name})."
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def seed_of(shuffle: list[int] | None) -> int | None:

@@ -19,6 +19,7 @@ from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import (
     MANY,
     OUT,
+    RARE,
     SPREAD,
     TRAINING,
     Cache,
@@ -43,7 +44,7 @@ def sweep_domains(
     test_domains: Annotated[list[str] | None, MANY] = None,
     hparams: int = 20,
     trials: int = 3,
-    leave_one_out: bool = False,
+    leave_one_out: Annotated[bool, Parameter(group=RARE)] = False,
     size: int = 224,
     settings: Settings = (),
     hours: Hours = None,
@@ -61,15 +62,15 @@ def sweep_domains(
     Parameters
     ----------
     algorithms
-        One or more of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
+        Of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
     test_domains
         The targets; default: each domain in turn.
     hparams
-        Configurations of hyper-parameters: the first is DomainBed's defaults, others are drawn.
+        Configurations: DomainBed's defaults first, the others drawn.
     trials
         Splits of the data, each with draws of its own.
     leave_one_out
-        Train also without every two domains, which selected-leave-one-out needs.
+        Train also without every two domains, for selected-leave-one-out.
     size
         Side of the images in pixels.
     settings

@@ -117,12 +117,8 @@ def train_robust(
     }
     kept = given | resolved | {"hours": hours, "out": folder}
     console = Console(quiet=quiet)
-
-    def begin() -> None:
-        announce_own_code(model, Console(stderr=True, quiet=quiet))
-        keep_config(folder, "train robust", kept)
-
     find_own_code()
+    announce_own_code(model, Console(stderr=True, quiet=quiet))
     with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
         outcome = job.run(
             training,
@@ -131,7 +127,7 @@ def train_robust(
             checkpoint_seconds=checkpoint_seconds,
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
             tell=watcher.tell,
-            on_begin=begin,
+            on_begin=lambda: keep_config(folder, "train robust", kept),
         )
     _report(console, job, outcome, folder)
 
