@@ -157,7 +157,7 @@ def test_limited_to_some_images(
 
 def test_wrong_use_writes_nothing(source: Path, pictures: Path) -> None:
     out = source.with_name("adapted.xyz")
-    with pytest.raises(ValueError, match=r"`OUT` must end in \.safetensors, \.pt2, \.onnx"):
+    with pytest.raises(ValueError, match=r"`--out` must end in \.safetensors, \.pt2, \.onnx"):
         run(source, out, "--data", pictures)
     with pytest.raises(
         ValueError,
