@@ -160,7 +160,8 @@ def training_table(facts: Sequence[dict[str, Any]]) -> Table:
         Column("clean error", best="lowest", decimals=2),
     )
     note = (
-        f"`driftnorm train robust --short --init {facts[0]['init_file']} --threads 1 --minutes ...`"
+        f"`driftnorm train robust --short --weights {facts[0]['init_file']} --threads 1 "
+        "--hours ...`"
         ": SGD at 0.02 along a cosine to 0, batch 128, seed 0; 50,000 "
         f"training images are an epoch. Clean error in % on {facts[0]['tested_images']:,} images. "
         "A budget as short as this leaves the recipes with most passes a step (three of augmix, "

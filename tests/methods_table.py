@@ -67,6 +67,7 @@ ROWS = (
     Row("bn"),
     Row("bn", {"running": True}),
     Row("bn", {"running": True, "momentum": 0.3}),
+    Row("bn", {"running": True, "average": "total"}),
     Row("bn", {"only": driftnorm.First(0.5)}, layers=("bn1",), needs_source=True),
     Row("bn", {"only": "bn2"}, layers=("bn2",), needs_source=True),
     Row("bn", {"theta": "auto"}, needs_source=True),

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftnorm.cli._network_flags import NetworkFlags
+from driftnorm.cli._input_flags import NetworkFlags
 from driftnorm.cli.adapt import adapt
 from driftnorm.models import Preprocessing
 
@@ -59,7 +59,7 @@ def run(home: Path, data: Path, out: str, **options: object) -> bytes:
     network |= {
         each.name: given.pop(each.name) for each in fields(NetworkFlags) if each.name in given
     }
-    adapt(MODEL, data, out=home / out, network=NetworkFlags(**network), **given)
+    adapt(MODEL, data, out=home / out, opening=NetworkFlags(**network), **given)
     return (home / out).read_bytes()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from driftnorm._internal.docstrings import documented
 from driftnorm.bench.cell import MethodId, NetworkId, Protocol, StreamId
 from driftnorm.bench.studies.presets import PRESETS
 from driftnorm.cli._method_table import method_facts, passes
@@ -22,23 +22,6 @@ from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS
-
-
-def documented(docstring: str | None, section: str) -> dict[str, str]:
-    """What a Google-style section of a docstring says of each name."""
-    _, _, rest = inspect.cleandoc(docstring or "").partition(f"\n{section}:\n")
-    found: dict[str, str] = {}
-    name = ""
-    for line in rest.splitlines():
-        if line and not line.startswith(" "):
-            break
-        start = re.match(r" {4}(\*{0,2}\w+): (.*)", line)
-        if start is not None:
-            name = start[1]
-            found[name] = start[2]
-        elif name and line.strip():
-            found[name] += f" {line.strip()}"
-    return found
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str | None]], right: int = 0) -> str:

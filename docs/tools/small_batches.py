@@ -1,12 +1,15 @@
 """Measure what small batches do to each kind of statistics: rows for docs/choosing.md.
 
-    python docs/tools/small_batches.py
+    python docs/tools/small_batches.py                                 # on the digits
+    python docs/tools/small_batches.py --cifar FOLDER --weights FILE   # on corrupted photographs
 
-About three minutes of one core.
+About three minutes of one core, and half an hour for the photographs (CIFAR-10's official binary
+files and weights of ResNet-20; stopped and started again, it resumes).
 """
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +20,29 @@ from torch import nn
 
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
-from driftnorm.bench.rows import Row, environment, save_rows
+from driftnorm.bench.rows import Row, environment, load_rows, save_rows
 from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.studies.digits import train
 from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.cli import app
 from driftnorm.errors import DriftnormWarning
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.methods.spec import parse_method
 
-OUT = Path(__file__).resolve().parent.parent / "rows" / "small-batches.jsonl"
+ROWS = Path(__file__).resolve().parent.parent / "rows"
+OUT, OUT_CIFAR = ROWS / "small-batches.jsonl", ROWS / "small-batches-cifar10.jsonl"
 METHODS = ("source", "bn", "bn:running=True", "bn-prior", "tent", "gprebn", "gprebn:theta=0.5")
 BATCH_SIZES = (1, 2, 4, 8, 16, 64)
 CHOSEN_SHIFTS = ("noise", "blur", "fog")
 IMAGES, SEEDS = 300, 2
+
+CIFAR_METHODS = (
+    *("source", "bn:running=True", "bn:average=total,running=True"),
+    *("bn-prior", "bn-window", "gprebn"),
+)
+CIFAR_BATCH_SIZES = (1, 2, 4, 8, 16)
+CIFAR_CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "jpeg_compression")
+CIFAR_IMAGES, CIFAR_SEVERITY = 1000, 5
 
 
 def cells() -> list[Cell]:
@@ -66,12 +79,42 @@ def _metrics(cell: Cell, network: nn.Module) -> dict[str, object]:
         return evaluate(RecipeAdapter(network, spec_of(cell.method).recipe()), stream)
 
 
+def measure_cifar(data: Path, weights: Path, folder: Path) -> list[Row]:
+    """The rows on corrupted photographs, by the benchmark that everybody can run."""
+    for size in CIFAR_BATCH_SIZES:
+        # The source answers each image alone, so one batch size stands for all.
+        methods = CIFAR_METHODS if size == CIFAR_BATCH_SIZES[-1] else CIFAR_METHODS[1:]
+        words = {
+            "data": [data],
+            "model": ["resnet20"],
+            "weights": [weights],
+            "methods": methods,
+            "corruptions": CIFAR_CORRUPTIONS,
+            "severities": [CIFAR_SEVERITY],
+            "limit": [CIFAR_IMAGES],
+            "batch-size": [size],
+            "workers": [1],
+            "out": [folder],
+        }
+        flags = [word for flag, given in words.items() for word in (f"--{flag}", *map(str, given))]
+        app(["bench", "robustness", *flags, "--quiet"], result_action="return_value")
+    return load_rows(folder)
+
+
 def main() -> None:
     """Measure and keep."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cifar", type=Path, help="folder of CIFAR-10's official binary files")
+    parser.add_argument("--weights", type=Path, help="of ResNet-20 on CIFAR-10")
+    parser.add_argument("--runs", type=Path, default=Path("runs/small-batches"))
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    rows = list(measure())
-    save_rows(rows, OUT)
-    print(f"{len(rows)} rows in {OUT}")
+    if given.cifar is None:
+        rows, out = list(measure()), OUT
+    else:
+        rows, out = measure_cifar(given.cifar, given.weights, given.runs), OUT_CIFAR
+    save_rows(rows, out)
+    print(f"{len(rows)} rows in {out}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import nn
 
 from driftnorm._internal import process_memory
 from driftnorm.cli import _batch_size
-from driftnorm.cli._network_flags import NetworkFlags
+from driftnorm.cli._input_flags import NetworkFlags
 from driftnorm.cli.diagnose import diagnose
 from driftnorm.models.footprint import footprint
 
@@ -82,7 +82,7 @@ def test_diagnose_tells_it_too(
     np.save(home / "x.npy", drifting(200))
     monkeypatch.setattr(_batch_size, "free_bytes", lambda: 200_000)
     flags = NetworkFlags(size=int(FLAGS[1]), mean=[0.5] * 3, std=[0.25] * 3)
-    diagnose(MODEL, home / "x.npy", network=flags, as_json=True)
+    diagnose(MODEL, home / "x.npy", opening=flags, as_json=True)
     out, err = capsys.readouterr()
     assert max(json.loads(out)["batch_sizes"]) < 64
     assert "fewer than the usual 64" in err

@@ -11,9 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from driftnorm.bench.rows import load_rows
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._config import load_config
+from driftnorm.cli._method_options import method_options
+from driftnorm.cli.methods import list_methods
+from driftnorm.methods import known_methods, lookup
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 
@@ -36,6 +41,7 @@ def test_help_and_version() -> None:
 def test_methods() -> None:
     assert "gprebn" in call("methods").stdout
     assert "arXiv 2205.10210" in call("methods", "gprebn").stdout
+    assert call("methods", "list").stdout == call("methods").stdout
     facts = json.loads(call("methods", "--json").stdout)
     assert facts["tent"]["backward"] is True
     assert facts["t3a"]["batch_norm"] is False
@@ -43,6 +49,27 @@ def test_methods() -> None:
     assert wrong.returncode == 2
     assert "Did you mean 'tent'?" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize("name", list(known_methods()))
+def test_every_option_of_a_method_is_described(name: str) -> None:
+    options = method_options(lookup(name))
+    assert tuple(options) == lookup(name).options
+    for told in options.values():
+        assert told["meaning"]
+        assert told["values"]
+
+
+def test_options_come_with_default_values_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert method_options(lookup("sar"))["lr"]["default"] == 0.001
+    list_methods("gprebn")
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "1.0" in lines["theta"]
+    assert "Weight of the target statistics" in lines["theta"]
+    assert "preserved, detached" in lines["gradient"]
+    assert "adam" in lines["optimizer"]
+    list_methods("source")
+    assert "Options" not in capsys.readouterr().out
 
 
 def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: Path) -> None:

@@ -130,10 +130,10 @@ def test_a_wrong_file_is_told(text: str, message: str, tmp_path: Path) -> None:
             "command: adapt\narguments: {bacth_size: 3}",
             "unknown argument of `adapt` `bacth_size`. Did you mean 'batch_size'?",
         ),
-        ("command: adapt\narguments: {batch_size: many, model: a, data: b}", "many"),
-        ("command: adapt\narguments: {model: a}", "requires an argument"),
-        ("command: adapt\narguments: {batch_size: [1, 2], model: a, data: b}", "batch-size"),
-        ("command: adapt\narguments: {guard: of, model: a, data: b}", "off"),
+        ("command: adapt\narguments: {batch_size: many, network: a, data: b}", "many"),
+        ("command: adapt\narguments: {network: a}", "requires an argument"),
+        ("command: adapt\narguments: {batch_size: [1, 2], network: a, data: b}", "batch-size"),
+        ("command: adapt\narguments: {guard: of, network: a, data: b}", "off"),
     ],
 )
 def test_wrong_arguments_are_told(text: str, message: str, tmp_path: Path) -> None:
@@ -199,14 +199,14 @@ def test_words_after_the_file_win(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "command: train domains\n"
-        "arguments: {data: a, test-domain: [b, c], set: [x=1], batch-size: 8, swad: true}\n",
+        "arguments: {data: a, test-domains: [b, c], set: [x=1], batch-size: 8, swad: true}\n",
     )
-    changes = ["--test-domain", "d", "--batch-size=4", "--no-swad", "--set=y=2", "--seed", "3"]
+    changes = ["--test-domains", "d", "--batch-size=4", "--no-swad", "--set=y=2", "--seed", "3"]
     _, bound = parse_config(path, load_config(path), changes)
     training = bound.arguments.pop("training")  # the settings that trainings share, in one
     assert (training.data, training.batch_size) == ("a", 4)
     assert bound.arguments == {
-        "test_domain": ["d"],
+        "test_domains": ["d"],
         "settings": ("y=2",),
         "swad": False,
         "seed": 3,
@@ -333,7 +333,7 @@ def test_domains_are_trained_and_measured_again(tmp_path: Path) -> None:
                 Image.fromarray(pixels).save(tmp_path / "data" / domain / label / f"{number}.png")
     places = ("--data", tmp_path / "data", "--cache", tmp_path / "cache")
     call(
-        *("train", "domains", *places, "--test-domain", "ink", "--backbone", "mnist-bn"),
+        *("train", "domains", *places, "--test-domains", "ink", "--backbone", "mnist-bn"),
         *("--batch-norm", "trained", "--size", "32", "--steps", "2", "--evaluate-every", "1"),
         *("--batch-size", "2", "--out", tmp_path / "a"),
     )

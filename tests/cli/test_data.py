@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cyclopts import CycloptsError
 from data_files import (
     CONTENT,
     toy_archive,
@@ -19,6 +20,8 @@ from data_files import (
 )
 from rich.console import Console
 
+from driftnorm import cli
+from driftnorm.cli._corruption_names import settle_corruptions
 from driftnorm.cli._progress import Bar
 from driftnorm.cli.corrupt import corrupt
 from driftnorm.cli.data import app, check
@@ -27,6 +30,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import load_cifar_c
 from driftnorm.images.domains.known import KNOWN_SETS
 from driftnorm.images.download.catalogue import DATASETS
+from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, FROST_VARIABLE
 from driftnorm.training.domains.plans import PlanOptions
 
 
@@ -53,7 +57,7 @@ def test_list_get_and_check(toy, capsys) -> None:
     assert capsys.readouterr().out == "toy came from toy.tar; every file in data/toy is verified.\n"
     run("get", "toy")
     assert "was there already" in capsys.readouterr().out
-    run("get", "toy", "--from", "toy.tar", "--to", "elsewhere/mine")
+    run("get", "toy", "--from", "toy.tar", "--out", "elsewhere/mine")
     run("check", "toy", "elsewhere/mine")
     assert capsys.readouterr().out.endswith("elsewhere/mine is a sound toy.\n")
 
@@ -100,7 +104,7 @@ def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
 
 def test_what_was_generated_says_how_large_it_is(toy, capsys) -> None:
     write_pictures(toy / "pets", {"cat/1.png": (64, 64), "dog/2.png": (64, 64)})
-    corrupt(Path("pets"), Path("c"), corruptions="fog", severities="5", workers=1, quiet=True)
+    corrupt(Path("pets"), Path("c"), corruptions=["fog"], severities=[5], workers=1, quiet=True)
     run("check", "imagenet-c", "c")
     assert "c is a sound imagenet-c, generated from 2 images of pets." in capsys.readouterr().out
 
@@ -133,7 +137,7 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
     for number, data in enumerate(("mine", "own:mine")):
         out = toy / str(number)
         training = PlanOptions(data, **small)
-        train_domains(test_domain=["photo"], training=training, out=out, size=32, cache="cache")
+        train_domains(test_domains=["photo"], training=training, out=out, size=32, cache="cache")
         assert (out / "last.safetensors").is_file()
     capsys.readouterr()
     (toy / "mine" / "photo" / "notes.txt").write_text("")
@@ -179,7 +183,7 @@ def test_an_archive_is_checked_and_not_kept(toy, capsys, monkeypatch) -> None:
 
 def test_digit_sets_are_checked_as_their_mnist_files(toy, capsys, monkeypatch) -> None:
     monkeypatch.setitem(DATASETS, "mnist", toy_dataset())
-    run("get", "toy", "--from", "toy.tar", "--to", "m", "--quiet")
+    run("get", "toy", "--from", "toy.tar", "--out", "m", "--quiet")
     for name in ("rotated-mnist", "RotatedMNIST", "rotated_mnist"):
         run("check", name, "m")
         assert capsys.readouterr().out == "m is a sound MNIST for rotated-mnist.\n"
@@ -207,17 +211,59 @@ def test_check_lists_every_name_it_takes(toy) -> None:
 def test_corrupt(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     source, out = write_npz(tmp_path / "pets.npz", 12), tmp_path / "out"
-    corrupt(source, out, corruptions="fog, frost", severities="1,5", frost="procedural", workers=1)
+    corrupt(
+        source, out, corruptions=["fog", "frost"], severities=[1, 5], frost="procedural", workers=1
+    )
     shown = capsys.readouterr().out
     assert "2 corruptions of 12 images of pets" in shown
     assert "Frost is a procedural stand-in" in shown
     assert len(load_cifar_c(out, "frost", 5)) == 12
-    corrupt(source, out, corruptions="extra", severities="2", workers=1)
+    corrupt(source, out, corruptions=["extra"], severities=[2], workers=1)
     assert len(list(out.glob("*-2.npy"))) == 4
-    with pytest.raises(ValueError, match="with commas between them, got '1-5'"):
-        corrupt(source, out, severities="1-5")
     with pytest.raises(DataError, match="another `seed`"):
-        corrupt(source, out, corruptions="fog", seed=1)
+        corrupt(source, out, corruptions=["fog"], seed=1)
+
+
+@pytest.fixture
+def no_frost(monkeypatch) -> None:
+    """As on a machine without the overlay pictures."""
+    monkeypatch.delenv(FROST_VARIABLE, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+def test_frost_is_left_out_where_nobody_asked_for_it(
+    no_frost, tmp_path, capsys, monkeypatch
+) -> None:
+    told, quiet = Console(), Console(quiet=True)
+    common = settle_corruptions(None, None, told)
+    assert common == tuple(name for name in CORRUPTIONS if name != "frost")
+    shown = capsys.readouterr().out
+    assert shown.startswith("note: frost is left out, its overlay pictures are not on this machine")
+    assert shown.count("\n") == 1
+    assert settle_corruptions(["extra", "fog", "fog"], None, quiet) == (*EXTRA_CORRUPTIONS, "fog")
+    assert "frost" in settle_corruptions(["common"], "procedural", quiet)
+    assert settle_corruptions(["frost"], None, quiet) == ("frost",)
+    source = write_npz(tmp_path / "pets.npz", 2)
+    with pytest.raises(FileNotFoundError, match="none were found"):
+        corrupt(source, tmp_path / "out", corruptions=["frost"], workers=1)
+    corrupt(source, tmp_path / "out", severities=[1], workers=1)
+    assert "14 corruptions of 2 images" in capsys.readouterr().out
+    monkeypatch.setenv(FROST_VARIABLE, "nowhere")  # a slip, not a choice to go without
+    assert "frost" in settle_corruptions(None, None, quiet)
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (("--corruptions", "fog,snow"), "--corruptions fog snow"),
+        (("--corruptions", "fog,", "snow"), "--corruptions fog snow"),
+        (("--severities", "1,2,3"), "--severities 1 2 3"),
+    ],
+)
+def test_lists_have_spaces_between_their_values(words, right) -> None:
+    with pytest.raises(CycloptsError) as refused:
+        cli.app(["corrupt", "in", "out", *words], exit_on_error=False, print_error=False)
+    assert f"values have spaces between them: `{right}`." in " ".join(str(refused.value).split())
 
 
 def test_a_bar_draws_on_a_terminal_only() -> None:

@@ -84,7 +84,7 @@ def test_a_checkpoint_answers_as_the_frozen_adapter(
     arguments = ["--data", pictures, "--batch-size", 16, "--method", method, "--json"]
     run(source, out, *arguments)
     said = json.loads(capsys.readouterr().out)
-    assert (said["form"], said["adapted_to_batches"]) == ("safetensors", 3)
+    assert (said["format"], said["adapted_to_batches"]) == ("safetensors", 3)
     assert 0 <= said["largest_difference"] < 1e-3
     assert said["compared_on"] == "40 of your images"
     written, adapter = open_checkpoint(out), adapted(source, pictures, method)
@@ -137,14 +137,14 @@ def test_from_a_saved_state(
     save_adapter(state, adapter)
     out = source.with_name("adapted.safetensors")
     for data, compared in (((), "8 random images"), (("--data", pictures), "40 of your images")):
-        run(source, out, "--state", state, *data, "--json")
+        run(source, out, "--load-state", state, *data, "--json")
         said = json.loads(capsys.readouterr().out)
         assert (said["adapted_to_batches"], said["compared_on"]) == (3, compared)
         x = batches(pictures)[0]
         with torch.no_grad():
             assert close(open_checkpoint(out).model(x), adapter(x))
     with pytest.raises(ValueError, match="belongs to 'gprebn'"):
-        run(source, out, "--state", state, "--method", "bn")
+        run(source, out, "--load-state", state, "--method", "bn")
 
 
 def test_limited_to_some_images(
@@ -157,17 +157,17 @@ def test_limited_to_some_images(
 
 def test_wrong_use_writes_nothing(source: Path, pictures: Path) -> None:
     out = source.with_name("adapted.xyz")
-    with pytest.raises(ValueError, match=r"`OUT` must end in \.safetensors, \.pt2, \.onnx"):
+    with pytest.raises(ValueError, match=r"`--out` must end in \.safetensors, \.pt2, \.onnx"):
         run(source, out, "--data", pictures)
     with pytest.raises(
         ValueError,
-        match="give `--data` to adapt to, `--state` of",
+        match="give `--data` to adapt to, `--load-state` of",
     ):
         run(source, out.with_suffix(".pt2"))
     with pytest.raises(ValueError, match="more than the `tolerance`"):
-        run(source, out, "--form", "safetensors", "--data", pictures, "--tolerance", "-1")
+        run(source, out, "--format", "safetensors", "--data", pictures, "--tolerance", "-1")
     assert sorted(p.name for p in out.parent.iterdir()) == ["pictures.npy", "source.safetensors"]
-    run(source, out, "--form", "safetensors", "--data", pictures, "--quiet")
+    run(source, out, "--format", "safetensors", "--data", pictures, "--quiet")
     assert open_checkpoint(out).classes == ("a", "b", "c", "d")
 
 
@@ -215,7 +215,7 @@ def test_the_network_as_it_is_needs_no_data(
 ) -> None:
     run(source, source.with_name("same.safetensors"), "--method", "source")
     assert "as it is; on 8 random images" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"`OUT` would overwrite .*, which is `MODEL`"):
+    with pytest.raises(ValueError, match=r"`--out` would overwrite .*, which is `NETWORK`"):
         run(source, source, "--method", "source")
 
 

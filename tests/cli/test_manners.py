@@ -34,7 +34,7 @@ def test_quiet_commands_print_nothing(
     commands: list[tuple[object, ...]] = [
         ("report", rows, "--out", tmp_path / "report.html"),
         ("plot", "severity", rows, "--output", tmp_path / "plot.png"),
-        ("data", "get", "toy", "--from", tmp_path / "toy.tar", "--to", tmp_path / "toy"),
+        ("data", "get", "toy", "--from", tmp_path / "toy.tar", "--out", tmp_path / "toy"),
         ("data", "check", "toy", tmp_path / "toy"),
         ("corrupt", pets, tmp_path / "C", "--corruptions", "fog", "--workers", "1"),
     ]
@@ -112,10 +112,10 @@ def test_a_device_that_is_not_there(
     ("words", "told"),
     [
         ("adapt resnet20 x.npz --methd bn", "Unknown option: --methd. Did you mean --method?"),
-        ("adapt resnet20", 'Command "adapt" parameter'),
+        ("adapt resnet20", "`DATA` is missing; `--help` says what it is."),
         ("adapt resnet20 x.npz --batch-size many", '"many"'),
         ("adpt", '"adpt"'),
-        ("train domains --data x --test-domain y --precision half", '"half"'),
+        ("train domains --data x --test-domains y --precision half", '"half"'),
     ],
 )
 def test_a_slip_in_a_command_is_told_in_one_line(

@@ -112,7 +112,7 @@ def test_a_folder_in_the_way(tmp_path) -> None:
     target.mkdir(parents=True)
     fetch(toy_dataset(), target, str(archive))  # an empty one is not
     (target / "first.bin").write_bytes(b"spoiled")
-    with pytest.raises(DataError, match=r"is not a sound toy: wrong size: first.bin .*--to"):
+    with pytest.raises(DataError, match=r"is not a sound toy: wrong size: first.bin .*--out"):
         fetch(toy_dataset(), target, str(archive))
     assert (target / "first.bin").read_bytes() == b"spoiled"
 

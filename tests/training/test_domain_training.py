@@ -175,7 +175,7 @@ def test_every_algorithm_trains_and_adapts(
 
 def test_sagnet_trains_a_network_with_group_norm(folder: Path, cache: str, tmp_path: Path) -> None:
     # In a process of its own: torch's kernel used to end it.
-    command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domain", "red"]
+    command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domains", "red"]
     command += ["--algorithm", "sagnet", "--backbone", "mnist-gn", "--batch-norm", "trained"]
     command += ["--steps", "2", "--batch-size", "4", "--size", "16", "--cache", cache]
     done = subprocess.run(
@@ -388,7 +388,7 @@ def test_a_killed_process_goes_on_in_the_middle(folder: Path, cache: str, tmp_pa
 
 
 def test_a_killed_command_goes_on(folder: Path, cache: str, tmp_path: Path) -> None:
-    command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domain", "red"]
+    command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domains", "red"]
     command += ["--backbone", "mnist-bn", "--batch-norm", "trained", "--size", str(SIDE)]
     command += ["--steps", "400", "--evaluate-every", "50", "--batch-size", "4"]
     command += ["--cache", cache, "--threads", "1"]

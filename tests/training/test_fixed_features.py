@@ -152,7 +152,7 @@ def test_fine_tuned_table() -> None:
 
 def test_commands(root: Path, arrays: DomainArrays, tmp_path: Path) -> None:
     common = ["--data", root / "data", "--cache", root / "cache"]
-    command = ["train", "domains", *common, "--test-domain", "red", "--backbone", "mnist-bn"]
+    command = ["train", "domains", *common, "--test-domains", "red", "--backbone", "mnist-bn"]
     command += ["--size", SIDE, "--steps", 2, "--batch-size", 4]
     trained = driftnorm(*command, "--features", "fixed", "--out", tmp_path / "runs" / "fixed")
     assert trained.returncode == 0, trained.stderr

@@ -338,7 +338,7 @@ def test_the_command_says_where_given_weights_begin(
 ) -> None:
     weights = tmp_path / "weights.pt"
     torch.save(build("resnet20").state_dict(), weights)
-    given = {"recipe": "standard", "data": files[0], "test_data": files[1], "init": weights}
+    given = {"recipe": "standard", "data": files[0], "test_data": files[1], "weights": weights}
     train_robust(**given, steps=1, batch_size=16, out=tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
     facts = open_checkpoint(tmp_path / "out" / MODEL_FILE).facts
@@ -359,7 +359,11 @@ def test_the_short_preset_goes_easy_on_given_weights(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(RobustTraining, "run", note)
-    for given in ({"init": weights}, {}, {"init": weights, "minutes": 3.0, "learning_rate": 0.01}):
+    for given in (
+        {"weights": weights},
+        {},
+        {"weights": weights, "hours": 0.05, "learning_rate": 0.01},
+    ):
         with pytest.raises(KeyboardInterrupt):
             train_robust(recipe="augmix", data=files[0], test_data=files[1], short=True, **given)
     assert [j.minutes for j in jobs] == [20, 20, 3]

@@ -29,11 +29,11 @@ def adapt(network: nn.Module, method: type[Own], **options: Any) -> Own: ...
 
 
 @overload
-def adapt(network: nn.Module, method: str | Recipe = "gprebn", **options: Any) -> RecipeAdapter: ...
+def adapt(network: nn.Module, method: str | Recipe = "steady", **options: Any) -> RecipeAdapter: ...
 
 
 def adapt(
-    network: nn.Module, method: str | Recipe | type[Adapter] = "gprebn", **options: Any
+    network: nn.Module, method: str | Recipe | type[Adapter] = "steady", **options: Any
 ) -> Adapter:
     """Wrap a trained network so that it adapts to what it predicts on.
 
@@ -54,7 +54,7 @@ def adapt(
     Example:
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-        >>> model = adapt(net.eval(), "gprebn")
+        >>> model = adapt(net.eval())
         >>> logits = model(torch.randn(32, 4))
         >>> logits.shape
         torch.Size([32, 3])

@@ -157,7 +157,7 @@ class RecipeAdapter(Adapter):
     @property
     def held(self) -> bool:
         """Whether the source answers for a while, because the guard found harm."""
-        return self._watched.get("held", 0) > 0
+        return bool(self._watched.get("held", 0) > 0)
 
     @property
     def _watched(self) -> Mapping[str, Any]:

@@ -32,10 +32,12 @@ class Signals(NamedTuple):
     Attributes:
         entropy: Mean entropy, as a share of its maximum.
         spread: Entropy of the predicted classes' shares, as a share of its maximum.
+        labels: The predicted classes.
     """
 
     entropy: float
     spread: float
+    labels: Tensor
 
 
 @torch.no_grad()
@@ -44,12 +46,13 @@ def read_signals(logits: Tensor) -> Signals:
     rows = logits.movedim(1, -1).flatten(0, -2) if logits.dim() > 2 else logits
     samples, classes = rows.shape
     # Of the labels, not of the probabilities: an unsure network is not a varied one.
-    marginal = torch.bincount(rows.argmax(dim=1), minlength=classes) / samples
+    labels = rows.argmax(dim=1)
+    marginal = torch.bincount(labels, minlength=classes) / samples
     entropies = torch.special.entr(rows.float().softmax(dim=1)).sum()
     entropy, spread = torch.stack([entropies, torch.special.entr(marginal).sum()]).tolist()
     # A batch smaller than the number of classes cannot show them all.
     most = math.log(max(min(samples, classes), 2))
-    return Signals(entropy / samples / math.log(max(classes, 2)), spread / most)
+    return Signals(entropy / samples / math.log(max(classes, 2)), spread / most, labels)
 
 
 KINDS = ("collapse", "information", "distance")

@@ -160,7 +160,7 @@ def main() -> None:
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     except cyclopts.CycloptsError as error:
         # Its own panel is for terminals: in a log, a line can be searched for.
-        print(f"driftnorm: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"driftnorm: {_of_use(error)}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"driftnorm: {_in_words(error)}", file=sys.stderr)
@@ -168,6 +168,15 @@ def main() -> None:
     except (ValueError, TypeError, ImportError) as error:
         print(f"driftnorm: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _of_use(error: cyclopts.CycloptsError) -> str:
+    """In one line; what has a place in the command is called as `--help` calls it."""
+    if isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None:
+        field = error.argument.field_info
+        if field.is_positional and error.argument.tokens == []:
+            return f"`{field.name.upper()}` is missing; `--help` says what it is."
+    return " ".join(str(error).split())
 
 
 def _in_words(error: OSError) -> str:

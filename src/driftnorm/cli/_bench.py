@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from cyclopts import Parameter
@@ -22,35 +22,34 @@ from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.runner import Outlook, Prepared, Result, Study, Unprepared, adapter_of, run
 from driftnorm.cli._conclusion import conclude, open_console
 from driftnorm.cli._config import keep_config
-from driftnorm.cli._output_flags import AsJson, Quiet
+from driftnorm.cli._devices import check_device
+from driftnorm.cli._flags import MANY, SPREAD, AsJson, Device, DryRun, Quiet, Workers
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.views.table import Table
 
-__all__ = ["BenchFlags", "Many", "Methods", "bench", "measure", "own_rows"]
+__all__ = ["BenchFlags", "Methods", "bench", "measure", "own_rows"]
 
-Many = Parameter(consume_multiple=True, negative="")
 # Not in a docstring: there, "methods" would be taken for a heading.
-Methods = Parameter(
-    consume_multiple=True,
-    negative="",
-    help="Names, with options as in gprebn:theta=0.5; default: those of the table.",
-)
+Methods: TypeAlias = Annotated[
+    list[str] | None,
+    MANY,
+    Parameter(help="Names, with options as in gprebn:theta=0.5; default: those of the table."),
+]
 
 
-@Parameter(name="*")
+@SPREAD
 @dataclass(frozen=True)
 class BenchFlags:
     """What every benchmark takes."""
 
-    workers: Annotated[
-        int | None, Parameter(help="Processes, one thread each; default: one per core.")
-    ] = None
-    dry_run: Annotated[
-        bool,
-        Parameter(negative="", help="Print what would be measured and an estimate of the time."),
-    ] = False
+    workers: Workers = None
+    device: Device = "cpu"
+    dry_run: DryRun = False
     quiet: Quiet = False
     as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        check_device(self.device)
 
 
 def bench(

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from driftnorm.bench.rows import Row
 from driftnorm.cli._fitting import print_table
-from driftnorm.cli._output_flags import AsJson, Quiet
+from driftnorm.cli._flags import AsJson, Quiet
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.table import Table
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driftnorm.methods import known_methods
+from driftnorm.cli._method_options import method_options
+from driftnorm.methods import Method, known_methods
 from driftnorm.views.table import Column, Table
 
-__all__ = ["method_facts", "method_table"]
+__all__ = ["method_facts", "method_table", "option_table", "passes"]
 
 
 def method_facts() -> dict[str, dict[str, object]]:
@@ -28,7 +29,7 @@ def method_facts() -> dict[str, dict[str, object]]:
             "cost_is_a_bound": method.recipe.cost.bound,
             "bakes": not method.recipe.unbakeable,
             "needs_fit": method.recipe.needs_fit,
-            "options": list(method.options),
+            "options": method_options(method),
         }
         for name, method in known_methods().items()
     }
@@ -65,4 +66,19 @@ def method_table() -> Table:
         "Passes: forward + backward per batch. Join methods with '+' (gprebn+rt3a), or take the "
         "statistics of another with '@' (eata@gprebn). "
         "`driftnorm methods NAME` tells when a method helps and hurts, its paper and its options.",
+    )
+
+
+def option_table(method: Method) -> Table:
+    """The options of a method, as they are written after its name."""
+    rows = tuple(
+        (name, str(told["default"]), str(told["values"]), str(told["meaning"]))
+        for name, told in method_options(method).items()
+    )
+    titles = ("option", "default", "values", "meaning")
+    return Table(
+        "Options",
+        tuple(Column(title, align="left") for title in titles),
+        rows,
+        f"Written after the name: {method.name}:{rows[0][0]}=VALUE, more with commas between them.",
     )

@@ -46,10 +46,17 @@ def make_folders(written: Mapping[str, Path | None], console: Console) -> None:
         written: What `check_places` has seen.
         console: Where to say which folder was made.
     """
-    for file in filter(None, written.values()):
+    for flag, file in written.items():
+        if file is None:
+            continue
         if not file.parent.exists():
             file.parent.mkdir()
             text = f"note: made the folder {file.parent}."
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-        with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
-            pass
+        try:
+            with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
+                pass
+        except OSError as error:  # which names the file of the try
+            raise OSError(
+                f"`{flag}` {file}: the folder {file.parent} cannot be written to: {error.strerror}."
+            ) from error

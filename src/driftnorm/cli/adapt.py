@@ -17,8 +17,17 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
 from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._config import keep_config
-from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
-from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._flags import OUT, RARE, SWITCH, AsJson, Quiet
+from driftnorm.cli._input_flags import (
+    DEFAULTS,
+    Data,
+    Labels,
+    Network,
+    Opening,
+    Shuffle,
+    open_images,
+    seed_of,
+)
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, Shuffled, open_labels
@@ -37,70 +46,52 @@ from driftnorm.predictions.saved_run import load_adapter, save_adapter
 
 __all__ = ["adapt"]
 
-Flag = Parameter(negative="")
+Rare = Parameter(group=RARE)
 BAKED = ".safetensors"
 
 
 def adapt(
-    model: str,
-    data: Path,
+    network: Network,
+    data: Data,
     *,
-    out: Path = Path("predictions.csv"),
-    method: str = "gprebn",
+    out: Annotated[Path, OUT] = Path("predictions.csv"),
+    method: str = "steady",
     batch_size: int | None = None,
     shuffle: Shuffle = None,
-    network: Shared = DEFAULTS,
-    labels: str | None = None,
+    labels: Labels = None,
     guard: Policy = "warn",
-    load_state: Path | None = None,
-    save_state: Path | None = None,
-    bake: Path | None = None,
-    every: int | None = None,
-    fresh: Annotated[bool, Flag] = False,
-    quiet: Annotated[bool, Flag] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    fresh: Annotated[bool, SWITCH] = False,
+    opening: Opening = DEFAULTS,
+    load_state: Annotated[Path | None, Rare] = None,
+    save_state: Annotated[Path | None, Rare] = None,
+    bake: Annotated[Path | None, Rare] = None,
+    every: Annotated[int | None, Rare] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict on your own images while adapting to them; stopped, it resumes where it was.
 
     Parameters
     ----------
-    model
-        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
-        package.module:factory.
-    data
-        A folder of pictures (and folders in it), a text file with one path a line, an .npy or .npz
-        array, or a .tar of pictures.
     out
-        The CSV file to write: name, class_index, class_name, confidence, entropy (as a share of its
-        maximum), error. The run's record is in the folder beside it that ends in .run.
+        The CSV file to write; the run's record is in the folder beside it that ends in .run.
     method
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
-        Images per batch, 64 by default, or less where that would take more than half of the free
-        memory; a rest of less than half a batch goes with the last one.
-    labels
-        Only to report accuracy, for which the source is asked about every labelled image too: a
-        CSV file with the columns name and label, an .npy of class numbers, the word folders (an
-        image's first folder is its class) or parents (the folder that it lies in is), or the word
-        own (the array labels of an .npz, the .cls files of a .tar).
+        Images per batch; default: 64, or less where memory is short.
     guard
-        What to do when adaptation does harm: warn, reset, freeze or off.
+        What to do when adaptation does harm.
     load_state
         Start from the state that an earlier run saved.
     save_state
         Keep the adapter's state here at the end.
     bake
-        Keep the adapted network here at the end, as a plain checkpoint that does not adapt: a
-        .safetensors file; `driftnorm export` writes other forms.
+        Keep the adapted network here at the end, as a checkpoint that does not adapt (.safetensors;
+        `driftnorm export` writes other formats).
     every
-        Batches between saved states; a killed run repeats at most this many. Without it a state is
-        saved every two seconds, or less often where writing one takes long.
+        Batches between saved states; default: one every two seconds.
     fresh
         Start over, and write over whatever is there.
-    quiet
-        Print nothing but errors.
-    as_json
-        Print the run's record.
     """
     arguments, seed = dict(locals()), seed_of(shuffle)
     arguments["shuffle"] = None if seed is None else [seed]
@@ -109,16 +100,16 @@ def adapt(
     check_places(
         written,
         {
-            "MODEL": model,
+            "NETWORK": network,
             "DATA": data,
-            "--weights": network.weights,
+            "--weights": opening.weights,
             "--labels": labels,
-            "--classes": network.classes,
+            "--classes": opening.classes,
         },
     )
     spec = parse_method(method)
     console = Console(stderr=True, quiet=quiet)
-    opened = network.open(model, console)
+    opened = opening.open(network, console)
     if bake is not None:
         check_rebuilt(opened)
     inputs = open_images(data, seed)
@@ -133,23 +124,23 @@ def adapt(
         batch_size,
         opened,
         console,
-        device=network.device,
+        device=opening.device,
         gradient=spec.recipe().needs_backward,
     )
     arguments["batch_size"] = images
     given = {
-        "weights": network.weights,
-        "classes": network.classes,
+        "weights": opening.weights,
+        "classes": opening.classes,
         "labels": labels,
         "load_state": load_state,
     }
     settings = {
-        "model": model,
+        "model": network,
         "data": str(data.resolve()),
         "method": str(spec),
         "guard": guard,
         "batch_size": images,
-        "device": network.device,
+        "device": opening.device,
         "network": opened.digest[:12],
         "preprocessing": opened.preprocessing.to_mapping(),
         **({"order": inputs.fingerprint()} if isinstance(inputs, Shuffled) else {}),
@@ -199,7 +190,7 @@ def adapt(
 def _check_bake(bake: Path | None) -> None:
     if bake is not None and bake.suffix != BAKED:
         raise ValueError(
-            f"`--bake` must be a file that ends in {BAKED}, got {bake}; for other forms use "
+            f"`--bake` must be a file that ends in {BAKED}, got {bake}; for other formats use "
             "`--save-state`, and then `driftnorm export`."
         )
 

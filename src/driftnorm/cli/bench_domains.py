@@ -7,8 +7,8 @@ from typing import Annotated
 
 from driftnorm.bench.studies.domains import DomainStudy, Targets
 from driftnorm.bench.vocabulary import GridSize
-from driftnorm.cli._bench import BenchFlags, Many, Methods, bench
-from driftnorm.cli._devices import check_device
+from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._flags import MANY, OUT, Cache
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.robustness import find_view
 from driftnorm.views.trainings import selected_networks
@@ -19,18 +19,17 @@ __all__ = ["bench_domains"]
 def bench_domains(
     *,
     data: str,
-    models: Annotated[list[Path], Many],
-    methods: Annotated[list[str] | None, Methods] = None,
+    models: Annotated[list[Path], MANY],
+    methods: Methods = None,
     table: str = "domains",
     grid: GridSize = "full",
     batch_size: int = 32,
-    seeds: Annotated[list[int] | None, Many] = None,
+    seeds: Annotated[list[int] | None, MANY] = None,
     limit: int | None = None,
     validation_limit: int | None = None,
     targets: Targets = "all",
-    cache: str | None = None,
-    device: str = "cpu",
-    out: Path = Path("runs/domains/rows"),
+    cache: Cache = None,
+    out: Annotated[Path, OUT] = Path("runs/domains/rows"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
     """Adapt trained networks to the domains they never saw; settings are selected on the others.
@@ -58,16 +57,11 @@ def bench_domains(
     targets
         Which settings meet the target: all, or selected (only those that a table shows: the
         tables are the same, and most of the time is saved).
-    cache
-        Folder for decoded images.
-    device
-        Where the networks run: cpu, cuda, mps.
     out
         Folder for the rows.
     """
     given = dict(locals()) | vars(flags)
     del given["flags"]
-    check_device(device)
     view = find_view(table, DOMAIN_VIEWS)
     study = DomainStudy(
         data=data,
@@ -84,7 +78,7 @@ def bench_domains(
         validation_limit=validation_limit,
         cache=cache,
         targets=targets,
-        device=device,
+        device=flags.device,
     )
     resolved = {"methods": study.methods, "seeds": study.seeds}
     bench(study, view.make, out, flags, "bench domains", given | resolved)

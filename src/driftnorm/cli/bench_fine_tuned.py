@@ -11,8 +11,8 @@ from driftnorm.bench.studies.corrupted_streams import usual_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.cli._bench import BenchFlags, Many, bench
-from driftnorm.cli._devices import check_device
+from driftnorm.cli._bench import BenchFlags, bench
+from driftnorm.cli._flags import MANY, OUT, Frost
 from driftnorm.training import Optimization
 from driftnorm.training.fine_tuning import FineTuning
 from driftnorm.views.networks import fine_tuned_table
@@ -26,16 +26,15 @@ def bench_fine_tuned(
     train: Path,
     model: str,
     weights: Path,
-    corruptions: Annotated[list[str] | None, Many] = None,
-    severities: Annotated[list[int] | None, Many] = None,
+    corruptions: Annotated[list[str] | None, MANY] = None,
+    severities: Annotated[list[int] | None, MANY] = None,
     images: int = 1000,
     epochs: float = 2.0,
     learning_rate: float = 0.001,
     limit: int | None = None,
     seed: int = 0,
-    frost: Path | None = None,
-    device: str = "cpu",
-    out: Path = Path("runs/fine-tuned"),
+    frost: Frost = None,
+    out: Annotated[Path, OUT] = Path("runs/fine-tuned"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
     """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it resumes.
@@ -67,19 +66,13 @@ def bench_fine_tuned(
         At most this many test images of each stream.
     seed
         Of the training.
-    frost
-        Folder of frost's overlay pictures, or "procedural".
-    device
-        Where the networks are measured: cpu, cuda, mps.
     out
         Folder for rows, networks and corrupted training images.
     """
     given = dict(locals()) | vars(flags)
     del given["flags"]
-    check_device(device)
     setting = find_preset("tent-cifar")
-    overlays = None if frost is None else str(frost)
-    usual, note = usual_corruptions(data, overlays)
+    usual, note = usual_corruptions(data, frost)
     if note:
         Console(stderr=True, quiet=flags.quiet).print(f"note: {note}", markup=False, soft_wrap=True)
     study = FineTunedStudy(
@@ -92,7 +85,7 @@ def bench_fine_tuned(
             images=images,
             optimization=Optimization(learning_rate=learning_rate, final_rate=0.0, epochs=epochs),
             seed=seed,
-            frost=overlays,
+            frost=frost,
         ),
         CorruptionStudy(
             data=str(data),
@@ -104,8 +97,8 @@ def bench_fine_tuned(
             limit=limit,
             batch_size=setting.batch_size,
             optimising=setting.optimising,
-            frost=overlays,
-            device=device,
+            frost=frost,
+            device=flags.device,
         ),
     )
     resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}

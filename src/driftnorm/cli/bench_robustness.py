@@ -11,9 +11,9 @@ from rich.console import Console
 from driftnorm.bench.studies.corrupted_streams import usual_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.cli._bench import BenchFlags, Many, Methods, bench
-from driftnorm.cli._devices import check_device
-from driftnorm.cli._network_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._flags import MANY, OUT, Frost
+from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opener import check_weights, read_class_names
 from driftnorm.views.robustness import VIEWS, find_view
@@ -27,22 +27,21 @@ def bench_robustness(
     model: str,
     weights: Path | None = None,
     pretrained: Annotated[bool, Parameter(negative="")] = False,
-    methods: Annotated[list[str] | None, Methods] = None,
-    corruptions: Annotated[list[str] | None, Many] = None,
+    methods: Methods = None,
+    corruptions: Annotated[list[str] | None, MANY] = None,
     table: str = "summary",
     preset: str = "paper",
-    severities: Annotated[list[int] | None, Many] = None,
+    severities: Annotated[list[int] | None, MANY] = None,
     limit: int | None = None,
     batch_size: int | None = None,
-    seeds: Annotated[list[int] | None, Many] = None,
-    frost: Path | None = None,
+    seeds: Annotated[list[int] | None, MANY] = None,
+    frost: Frost = None,
     subset: Path | None = None,
     classes: Path | None = None,
     mean: Mean = None,
     std: Std = None,
     size: int | None = None,
-    device: str = "cpu",
-    out: Path = Path("runs/robustness"),
+    out: Annotated[Path, OUT] = Path("runs/robustness"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
     """Measure methods on corrupted images; stopped and started again, it resumes.
@@ -76,8 +75,6 @@ def bench_robustness(
         Images per batch.
     seeds
         Default: 0, which streams the images as stored; others shuffle them.
-    frost
-        Folder of frost's overlay pictures, or "procedural".
     subset
         A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
     classes
@@ -86,8 +83,6 @@ def bench_robustness(
     size
         Height and width that the images must have, if the network takes no others; they are never
         resized.
-    device
-        Where the network runs: cpu, cuda, mps.
     out
         Folder for the rows.
     """
@@ -95,11 +90,9 @@ def bench_robustness(
     del given["flags"]
     file = None if weights is None else str(weights)
     check_weights(model, file, pretrained)
-    check_device(device)
     setting, view = find_preset(preset), find_view(table, VIEWS)
     console = Console(stderr=True, quiet=flags.quiet)
-    overlays = None if frost is None else str(frost)
-    usual, note = usual_corruptions(data, overlays)
+    usual, note = usual_corruptions(data, frost)
     if note and not corruptions:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     study = CorruptionStudy(
@@ -113,14 +106,14 @@ def bench_robustness(
         batch_size=setting.batch_size if batch_size is None else batch_size,
         seeds=tuple(seeds or (0,)),
         optimising=setting.optimising,
-        frost=overlays,
+        frost=frost,
         subset=None if subset is None else str(subset),
         classes=None if classes is None else read_class_names(classes),
         pretrained=pretrained,
         mean=None if mean is None else tuple(mean),
         std=None if std is None else tuple(std),
         size=size,
-        device=device,
+        device=flags.device,
     )
     find_own_code()
     study.cells()  # whatever is wrong with data or network shows here

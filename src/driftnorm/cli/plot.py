@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._flags import Quiet
 from driftnorm.cli.table import chosen, first_that_fits, having, rows_of
 from driftnorm.views.compare import in_order, methods_of
 from driftnorm.views.render.matplotlib import draw

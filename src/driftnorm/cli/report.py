@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from driftnorm._internal.files import write_atomically
-from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._flags import Quiet
 from driftnorm.views.report.page import make_report
 
 __all__ = ["report"]

@@ -7,19 +7,31 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.options import read_options
 from driftnorm._internal.processes import checked_workers
-from driftnorm.cli._bench import Many
-from driftnorm.cli._conclusion import Quiet, open_console
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
+from driftnorm.cli._flags import (
+    MANY,
+    OUT,
+    RARE,
+    SPREAD,
+    TRAINING,
+    Cache,
+    DryRun,
+    Hours,
+    Quiet,
+    Settings,
+    Workers,
+)
 from driftnorm.cli._progress import Bar
-from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.images.domains.domain_arrays import DomainArrays
+from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
 __all__ = ["sweep_domains"]
@@ -27,19 +39,19 @@ __all__ = ["sweep_domains"]
 
 def sweep_domains(
     *,
-    training: Shared,
-    algorithms: Annotated[list[str], Many],
-    test_domains: Annotated[list[str] | None, Many] = None,
+    training: Annotated[PlanOptions, SPREAD, Parameter(group=TRAINING)],
+    algorithms: Annotated[list[str], MANY],
+    test_domains: Annotated[list[str] | None, MANY] = None,
     hparams: int = 20,
     trials: int = 3,
-    leave_one_out: bool = False,
+    leave_one_out: Annotated[bool, Parameter(group=RARE)] = False,
     size: int = 224,
     settings: Settings = (),
-    hours: float | None = None,
-    dry_run: bool = False,
-    workers: int | None = None,
-    cache: str | None = None,
-    out: Path = Path("runs/sweep"),
+    hours: Hours = None,
+    dry_run: DryRun = False,
+    workers: Workers = None,
+    cache: Cache = None,
+    out: Annotated[Path, OUT] = Path("runs/sweep"),
     quiet: Quiet = False,
 ) -> None:
     """Train algorithms with DomainBed's random search; stopped and started again, it resumes.
@@ -50,28 +62,22 @@ def sweep_domains(
     Parameters
     ----------
     algorithms
-        One or more of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
+        Of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
     test_domains
         The targets; default: each domain in turn.
     hparams
-        Configurations of hyper-parameters: the first is DomainBed's defaults, others are drawn.
+        Configurations: DomainBed's defaults first, the others drawn.
     trials
         Splits of the data, each with draws of its own.
     leave_one_out
-        Train also without every two domains, which selected-leave-one-out needs.
+        Train also without every two domains, for selected-leave-one-out.
     size
         Side of the images in pixels.
     settings
-        Hyper-parameters that win over DomainBed's in every training, such as gamma=1, each for the
-        algorithms that have it; can be given several times.
+        Hyper-parameters of every training, such as gamma=1, for the algorithms that have them; can
+        be given several times.
     hours
-        Time budget: then no training starts, and those at work stop; the same command resumes.
-    dry_run
-        Print the trainings and an estimate of the hours, and stop.
-    workers
-        Processes, one thread each; default: one per core.
-    cache
-        Folder for decoded images.
+        Time budget; the same command resumes.
     out
         Folder for the trainings, a folder for each.
     """
@@ -88,7 +94,7 @@ def sweep_domains(
         cache,
         read_options(settings),
     )
-    console = open_console(quiet, False)
+    console = Console(quiet=quiet)
     with Bar(console) as bar:
         arrays = sweep.arrays(bar)
     every, missing = len(sweep.jobs(arrays)), sweep.missing(out, arrays)

@@ -10,45 +10,55 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm._internal.options import read_options
-from driftnorm.cli._conclusion import Quiet
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
+from driftnorm.cli._flags import (
+    MANY,
+    OUT,
+    RARE,
+    SPREAD,
+    TRAINING,
+    Cache,
+    Hours,
+    Quiet,
+    Settings,
+    Threads,
+)
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
-from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
+from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.training import DomainTraining, Outcome
 
 __all__ = ["train_domains"]
 
-Many = Parameter(consume_multiple=True, negative="")
+Rare = Parameter(group=RARE)
 
 
 def train_domains(
     *,
-    training: Shared,
-    test_domain: Annotated[list[str], Many],
+    training: Annotated[PlanOptions, SPREAD, Parameter(group=TRAINING)],
+    test_domains: Annotated[list[str], MANY],
     algorithm: str = "erm",
     swad: bool = False,
     size: int = 224,
     settings: Settings = (),
-    hparams_seed: int = 0,
-    trial_seed: int = 0,
+    hparams_seed: Annotated[int, Rare] = 0,
+    trial_seed: Annotated[int, Rare] = 0,
     seed: int = 0,
-    minutes: float | None = None,
-    out: Path | None = None,
-    cache: str | None = None,
-    threads: int | None = None,
+    hours: Hours = None,
+    out: Annotated[Path | None, OUT] = None,
+    cache: Cache = None,
+    threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Train on all domains but the tested ones; stopped and started again, it resumes.
 
     Parameters
     ----------
-    test_domain
-        The domains that are not trained on, usually one; a name that begins with a dash as in
-        --test-domain=-90%.
+    test_domains
+        Domains that are not trained on, usually one; a name with a dash: --test-domains=-90%.
     algorithm
         erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
     swad
@@ -63,14 +73,10 @@ def train_domains(
         Of the splits.
     seed
         Of everything else.
-    minutes
-        Stop after this many; the same command resumes from there for as many again.
+    hours
+        Time budget; the same command resumes for as many hours again.
     out
-        Folder of the run; runs/domains/DATA-ALGORITHM-TARGET-tTRIAL by default.
-    cache
-        Folder for decoded images.
-    threads
-        CPU threads; all cores by default.
+        Folder of the run; default: runs/domains/DATA-ALGORITHM-TARGET-tTRIAL.
     """
     given = dict(locals())
     if threads is not None:
@@ -80,7 +86,7 @@ def train_domains(
     def plan_for(data_name: str | None) -> DomainTraining:
         return training.plan(
             algorithm,
-            test_domain,
+            test_domains,
             swad=swad,
             settings=read_options(settings),
             hparams_seed=hparams_seed,
@@ -96,7 +102,7 @@ def train_domains(
     plan = plan_for(arrays.name)
     if arrays.note:
         console.print(f"note: {arrays.note}", markup=False, soft_wrap=True)
-    target = "-".join(test_domain)
+    target = "-".join(test_domains)
     kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if training.features == 'fixed' else ''}"
     label = f"{arrays.name}-{kind}-{target}-t{trial_seed}"
     folder = out or Path("runs/domains") / label.replace(" ", "_")
@@ -105,13 +111,13 @@ def train_domains(
         for name in ("backbone", "batch_norm", "evaluate_every", "batch_size")
     }
     resolved |= {"learning_rate": plan.lr, "out": folder}
-    images = plan.batch_size * (len(arrays.domains) - len(test_domain))
+    images = plan.batch_size * (len(arrays.domains) - len(test_domains))
     with TrainingBar(console, plan.algorithm, images) as watcher:
         watcher.tell(target)
         outcome = plan.run(
             arrays,
             folder,
-            more_seconds=None if minutes is None else 60 * minutes,
+            more_seconds=None if hours is None else 3600 * hours,
             hooks=Hooks(on_step=watcher.step, on_record=watcher.record),
             on_begin=lambda: keep_config(folder, "train domains", given | resolved),
         )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
-from driftnorm.cli._output_flags import Quiet
+from driftnorm.cli._flags import OUT, RARE, Device, Hours, Quiet, Settings, Threads
+from driftnorm.cli._input_flags import announce_own_code, find_own_code
 from driftnorm.cli._training_bar import TrainingBar
-from driftnorm.cli._training_flags import Settings
 from driftnorm.images.cifar import Split
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.labelled import load_clean
@@ -28,7 +30,7 @@ from driftnorm.training import (
 
 __all__ = ["train_robust"]
 
-SHORT_MINUTES = 20.0
+SHORT_HOURS = 1 / 3
 
 
 def train_robust(
@@ -37,19 +39,19 @@ def train_robust(
     data: Path,
     test_data: Path | None = None,
     model: str = "resnet20",
-    init: Path | None = None,
+    weights: Path | None = None,
     short: bool = False,
-    minutes: float | None = None,
+    hours: Hours = None,
     epochs: float | None = None,
     steps: int | None = None,
     learning_rate: float | None = None,
     batch_size: int | None = None,
     settings: Settings = (),
     seed: int = 0,
-    out: Path | None = None,
-    checkpoint_seconds: float = 60.0,
-    threads: int | None = None,
-    device: str = "cpu",
+    out: Annotated[Path | None, OUT] = None,
+    checkpoint_seconds: Annotated[float, Parameter(group=RARE)] = 60.0,
+    threads: Threads = None,
+    device: Device = "cpu",
     quiet: Quiet = False,
 ) -> None:
     """Train an augmentation baseline into a self-describing checkpoint.
@@ -66,17 +68,16 @@ def train_robust(
         Folder of CIFAR-10's or CIFAR-100's official binary files, or an .npz file with images,
         labels and classes.
     test_data
-        Where the clean test images are; by default the test split of `data`.
+        Clean test images; default: the test split of --data.
     model
         Network to train.
-    init
-        Weights to start from; fresh ones by default.
+    weights
+        Weights to start from; default: fresh ones.
     short
-        What fits two CPU cores: 20 minutes, at most 20 epochs, and with --init a learning rate
-        of 0.02 falling to 0.
-    minutes
-        Time budget of the training: as many steps are planned as fit into it, and it ends when
-        the time is over.
+        What fits two CPU cores: a third of an hour, at most 20 epochs, and with --weights a
+        learning rate of 0.02 falling to 0.
+    hours
+        Time budget: as many steps are planned as fit into it.
     epochs
         Most passes over the training images.
     steps
@@ -90,24 +91,22 @@ def train_robust(
     seed
         Of initial weights, order and augmentation.
     out
-        Folder for the checkpoint; runs/robust/RECIPE-MODEL-sSEED by default.
+        Folder for the checkpoint; default: runs/robust/RECIPE-MODEL-sSEED.
     checkpoint_seconds
         Time between resumable checkpoints.
-    threads
-        CPU threads; all cores by default.
-    device
-        Where to train, such as cuda.
     """
     given = dict(locals())
     if threads is not None:
         torch.set_num_threads(threads)
+    if short and hours is None and steps is None:
+        hours = SHORT_HOURS
     job = RobustTraining(
         recipe=make_recipe(recipe, settings),
         architecture=model,
-        init=init,
-        optimization=_optimization(short, init, epochs, learning_rate, batch_size),
+        init=weights,
+        optimization=_optimization(short, weights, epochs, learning_rate, batch_size),
         steps=steps,
-        minutes=SHORT_MINUTES if short and minutes is None and steps is None else minutes,
+        minutes=None if hours is None else 60 * hours,
         seed=seed,
         device=check_device(device),
     )
@@ -116,8 +115,10 @@ def train_robust(
     resolved = {
         name: getattr(job.optimization, name) for name in ("epochs", "learning_rate", "batch_size")
     }
-    kept = given | resolved | {"minutes": job.minutes, "out": folder}
+    kept = given | resolved | {"hours": hours, "out": folder}
     console = Console(quiet=quiet)
+    find_own_code()
+    announce_own_code(model, Console(stderr=True, quiet=quiet))
     with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
         outcome = job.run(
             training,
@@ -133,7 +134,7 @@ def train_robust(
 
 def _optimization(
     short: bool,
-    init: Path | None,
+    weights: Path | None,
     epochs: float | None,
     learning_rate: float | None,
     batch_size: int | None,
@@ -141,7 +142,7 @@ def _optimization(
     """The preset, with what the user wants otherwise."""
     preset = FULL
     if short:  # the low rate is for weights that are trained already
-        preset = SHORT if init is not None else dataclasses.replace(FULL, epochs=SHORT.epochs)
+        preset = SHORT if weights is not None else dataclasses.replace(FULL, epochs=SHORT.epochs)
     given = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size}
     changes = {name: value for name, value in given.items() if value is not None}
     return dataclasses.replace(preset, **changes)  # type: ignore[arg-type]
@@ -174,7 +175,7 @@ def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Pat
     if outcome.stop == "budget":
         console.print(
             f"Out of time before the plan was done ({done}), so the learning rate is not at its "
-            "end yet. The same command with more --minutes resumes from there."
+            "end yet. The same command with more --hours resumes from there."
         )
     images = outcome.step * job.optimization.batch_size
     # A run of a moment, read from its file, may have no duration.

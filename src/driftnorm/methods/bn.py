@@ -25,6 +25,7 @@ def bn(
     running: bool = False,
     momentum: float | None = None,
     theta: float | Literal["auto"] = 1.0,
+    average: Literal["var", "std", "total"] = "var",
     only: Selector | None = None,
 ) -> Recipe:
     """Target statistics without optimisation.
@@ -35,11 +36,16 @@ def bn(
         momentum: Exponential running average; ``None`` averages all batches equally.
         theta: Weight of the target statistics against the source's. ``"auto"`` asks theta 0, 0.2,
             0.5 and 1 side by side and answers by the best, without labels.
+        average: What of running variances is averaged: the variances (``"var"``, the paper), the
+            standard deviations (``"std"``), or with the variance between batches (``"total"``),
+            which batches of a few images need.
         only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
     """
     if momentum is not None and not running:
         raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
-    statistics: Statistics = Running(momentum=momentum) if running else Batch()
+    if average != "var" and not running:
+        raise ValueError("`average` is that of running statistics: set `running=True` as well.")
+    statistics: Statistics = Running(momentum=momentum, average=average) if running else Batch()
     return Recipe(
         statistics=mixed(theta, statistics),
         gradient="detached",

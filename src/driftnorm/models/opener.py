@@ -122,7 +122,7 @@ def open_model(
     doubt = None if constants is None else doubt_of_constants(*constants)
     if doubt is not None:
         raise ValueError(f"`mean` and `std`: {doubt}")
-    for flag, file in (("MODEL", model if _is_file(model) else None), ("--weights", weights)):
+    for flag, file in (("NETWORK", model if _is_file(model) else None), ("--weights", weights)):
         if file is not None and not Path(file).exists():
             raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
     if _is_file(model):

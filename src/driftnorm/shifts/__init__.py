@@ -14,6 +14,7 @@ Example:
 """
 
 from driftnorm.shifts._engine import corrupt, default_scale
+from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 from driftnorm.shifts._overlays import frost_source
 from driftnorm.shifts.constants import CONSTANTS, SCALES, Scale
 from driftnorm.shifts.registry import CORRUPTIONS, EXTRA_CORRUPTIONS, GROUPS, SHIFTS, Shift
@@ -23,6 +24,7 @@ __all__ = [
     "CONSTANTS",
     "CORRUPTIONS",
     "EXTRA_CORRUPTIONS",
+    "FROST_VARIABLE",
     "GROUPS",
     "SCALES",
     "SHIFTS",

@@ -88,7 +88,7 @@ def _is_there(dataset: Dataset, target: Path) -> bool:
     if problems:
         raise DataError(
             f"{target} is there but is not a sound {dataset.name}: {_list(problems)}. Remove it or "
-            "choose another folder with --to."
+            "choose another folder with --out."
         )
     return True
 

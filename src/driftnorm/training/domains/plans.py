@@ -29,20 +29,18 @@ class PlanOptions(TrainingSettings):
     The command line takes its flags from these fields, and their descriptions from here.
 
     Attributes:
-        data: A folder domain/class/image (PACS, VLCS, OfficeHome and TerraIncognita are
-            recognised), a tar file of one, own:FOLDER for one of your own that is taken for a
-            published set, or rotated-mnist:FOLDER or colored-mnist:FOLDER with MNIST's folder.
+        data: A folder domain/class/image or a tar of one, rotated-mnist:FOLDER or
+            colored-mnist:FOLDER, or own:FOLDER for one that is taken for a published set.
         backbone: resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn;
             default: resnet50, for digits mnist-gn.
-        batch_norm: frozen (statistics fixed, affine parameters trained: the published setting),
-            trained or fused; default: frozen, for digits trained.
-        reading: Whose version of ARM, MTL, RSC and SagNet is trained: the paper's, or what
-            DomainBed's code does; default: paper, in a sweep domainbed.
+        batch_norm: frozen fixes the statistics, as published; default: frozen, for digits trained.
+        reading: Of ARM, MTL, RSC and SagNet: the paper's, or what DomainBed's code does; default:
+            paper, in a sweep domainbed.
         evaluate_every: Steps between evaluations; default: 300, for digits and SWAD 100.
-        every_split: Evaluate every split of every domain as DomainBed does, which the tables
-            selected-* need; default: only the held-out splits, in a sweep every one.
-        batch_size: Images per domain and step; default: that of the hyper-parameters.
-        learning_rate: Adam's; default: that of the hyper-parameters.
+        every_split: Evaluate every split, which the tables selected-* need; default: the held-out
+            ones, in a sweep every one.
+        batch_size: Images per domain and step; default: from the hyper-parameters.
+        learning_rate: Adam's; default: from the hyper-parameters.
     """
 
     data: str

@@ -18,16 +18,13 @@ class TrainingSettings:
     """Settings without defaults of DomainBed's own.
 
     Attributes:
-        weights: A file of pre-trained weights, or "timm", "torchvision", "package".
-        features: trained, or fixed: only the classifier is trained, all else stays as the
-            pre-training left it, batch-norm statistics too (the paper's "pre-trained" setting).
-        precision: Of the steps: float32, or bfloat16, which halves the time of a ResNet-50's step
-            where the CPU has it. Weights and evaluations stay in float32.
+        weights: A file of pre-trained weights, or timm, torchvision, package.
+        features: fixed trains the classifier alone (the paper's "pre-trained" setting).
+        precision: Of the steps alone; bfloat16 halves their time where the CPU has it.
         steps: In all.
-        evaluate_images: At most this many images of each split are evaluated while training, the
-            first ones of its shuffled order; default: all.
+        evaluate_images: At most this many of each split while training; default: all.
         augmented_validation: Augment held-out images of training domains, as DomainBed does.
-        device: Where to train, such as cuda. It is not part of what makes a run this run.
+        device: Where to compute: cpu, cuda, mps.
     """
 
     weights: str | None = None

@@ -1,0 +1,62 @@
+"""Which corruptions are meant: by name, by group, and without frost where it cannot be had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.cli._flags import MANY
+from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, FROST_VARIABLE, frost_source
+
+__all__ = ["Corruptions", "settle_corruptions"]
+
+COMMON = "common"
+_GROUPS = {
+    COMMON: CORRUPTIONS,
+    "extra": EXTRA_CORRUPTIONS,
+    "all": CORRUPTIONS + EXTRA_CORRUPTIONS,
+}
+
+Corruptions: TypeAlias = Annotated[
+    list[str] | None,
+    MANY,
+    Parameter(help="Names, or common (15, the default), extra (4), all (19)."),
+]
+
+
+def settle_corruptions(
+    given: Sequence[str] | None, frost: str | None, console: Console
+) -> tuple[str, ...]:
+    """The names, each once, with groups resolved.
+
+    Frost needs pictures that do not come with driftnorm. Where they are missing, and nobody asked
+    for frost by its name or by `--frost`, it is left out with one line.
+
+    Args:
+        given: Names and groups; None takes the common ones.
+        frost: What `--frost` says.
+        console: Where to report that frost is left out.
+    """
+    words = given or [COMMON]
+    names = tuple(dict.fromkeys(name for word in words for name in _GROUPS.get(word, (word,))))
+    # A folder that is named wrongly is an error, not a reason to go without.
+    asked = "frost" in words or frost is not None or bool(os.environ.get(FROST_VARIABLE))
+    if "frost" not in names or asked or _has_frost():
+        return names
+    text = (
+        "note: frost is left out, its overlay pictures are not on this machine: `--frost FOLDER` "
+        "adds it, or `--frost procedural` for a stand-in."
+    )
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return tuple(name for name in names if name != "frost")
+
+
+def _has_frost() -> bool:
+    with suppress(FileNotFoundError):
+        return bool(frost_source())
+    return False

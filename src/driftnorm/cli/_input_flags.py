@@ -1,0 +1,163 @@
+"""The network and the images that a command reads: their flags, and how they are opened."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.cli._devices import check_device
+from driftnorm.cli._flags import MANY, NETWORK, RARE, SPREAD, SWITCH, Device
+from driftnorm.images import Inputs, Shuffled, open_inputs
+from driftnorm.models.opener import Model, open_model
+from driftnorm.models.sources import is_factory
+
+__all__ = [
+    "DEFAULTS",
+    "Data",
+    "Labels",
+    "Mean",
+    "Network",
+    "NetworkFlags",
+    "Opening",
+    "Shuffle",
+    "Std",
+    "announce_own_code",
+    "find_own_code",
+    "open_images",
+    "seed_of",
+]
+
+Network: TypeAlias = Annotated[
+    str,
+    Parameter(
+        help="A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, "
+        "torchvision:NAME, or package.module:factory."
+    ),
+]
+Data: TypeAlias = Annotated[
+    Path,
+    Parameter(
+        help="A folder of pictures (and folders in it), a text file with one path per line, an "
+        ".npy or .npz array, or a .tar of pictures."
+    ),
+]
+Labels: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="To report accuracy: a CSV file (columns name, label), an .npy of class numbers, "
+        "`folders` or `parents` (an image's first or last folder is its class), or `own` (in the "
+        ".npz or .tar)."
+    ),
+]
+Mean: TypeAlias = Annotated[
+    list[float] | None,
+    MANY,
+    Parameter(group=NETWORK, help="Mean per channel, for images in [0, 1]."),
+]
+Std: TypeAlias = Annotated[
+    list[float] | None, MANY, Parameter(group=NETWORK, help="Standard deviation per channel.")
+]
+Shuffle: TypeAlias = Annotated[
+    list[int] | None,
+    MANY,
+    Parameter(
+        help="Take the images in a random order, drawn from SEED (default: 0); not from a "
+        "compressed .tar or .npz."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class NetworkFlags:
+    """What `open_model` takes beside the network's name, and where the network shall be."""
+
+    weights: Annotated[
+        Path | None,
+        Parameter(
+            group=NETWORK,
+            help="A file of its weights. Without it, timm:NAME and torchvision:NAME get the "
+            "published ones, and a factory's network is taken as it comes.",
+        ),
+    ] = None
+    classes: Annotated[
+        Path | None,
+        Parameter(group=NETWORK, help="A text file, one class name per line, or a JSON list."),
+    ] = None
+    mean: Mean = None
+    std: Std = None
+    size: Annotated[
+        int | None, Parameter(group=NETWORK, help="Height and width of its input in pixels.")
+    ] = None
+    device: Device = "cpu"
+    trust: Annotated[bool, SWITCH, Parameter(group=RARE, help="Open files that can run code.")] = (
+        False
+    )
+
+    def open(self, network: str, console: Console) -> Model:
+        """The network, on its device; a device that is not there is refused first."""
+        where = check_device(self.device)
+        find_own_code()
+        announce_own_code(network, console)
+        opened = open_model(
+            network,
+            weights=self.weights,
+            classes=self.classes,
+            mean=self.mean,
+            std=self.std,
+            size=self.size,
+            trust=self.trust,
+        )
+        if opened.architecture != network:  # a checkpoint that names a factory
+            announce_own_code(opened.architecture, console)
+        opened.network.to(where)
+        return opened
+
+
+DEFAULTS = NetworkFlags()
+Opening: TypeAlias = Annotated[NetworkFlags, SPREAD]
+
+
+def find_own_code() -> None:
+    """Let package.module:factory be in the current folder, as `python -m` has it."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def announce_own_code(spec: str | None, console: Console) -> None:
+    """One line if a factory's module comes from the current folder.
+
+    It may be called before the module is imported, so that what fails there is announced too.
+    """
+    if spec is None or not is_factory(spec):
+        return
+    module = spec.partition(":")[0]
+    with suppress(ImportError, ValueError):  # whoever imports it reports what is wrong with it
+        found = importlib.util.find_spec(module.partition(".")[0])
+        places = [found.origin, *(found.submodule_search_locations or ())] if found else []
+        file = next((Path(place) for place in places if place is not None), None)
+        if file is not None and file.resolve().is_relative_to(Path.cwd().resolve()):
+            text = f"note: {module} was imported from the current folder ({file.name})."
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def seed_of(shuffle: list[int] | None) -> int | None:
+    """The seed that was given, or the default one; None if nothing shall be shuffled."""
+    if shuffle is None:
+        return None
+    if len(shuffle) > 1:
+        raise ValueError(f"`--shuffle` takes one seed, got {' '.join(map(str, shuffle))}.")
+    return shuffle[0] if shuffle else 0
+
+
+def open_images(data: Path, seed: int | None) -> Inputs:
+    """The images in their own order, or shuffled."""
+    inputs = open_inputs(data)
+    return inputs if seed is None else Shuffled(inputs, seed)
