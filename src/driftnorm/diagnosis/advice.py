@@ -114,18 +114,19 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
         return Advice("method", "source", "keep the network as it is")
     batch, has_source = max(run.batch_sizes), not inventory.named("missing")
     so_far = "statistics of the stream so far"
-    if batch < SMALL_BATCH:
-        so_far += f", for batches of {batch} say little by themselves"
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
     if alarmed or "class-order" in kinds or not any(layer.affine for layer in inventory.layers):
-        reason = f"no gradient that could lead astray; {so_far}"
-        return Advice("method", "bn:running=True", reason)
-    if outcome == "unclear" and has_source:
-        reason = "half way between the source and the data, until you know more"
-        return Advice("method", "gprebn:theta=0.5", reason)
+        reason = "no gradient that could lead astray"
+        if has_source:
+            return Advice("method", "steady", f"{reason}; goes back to the source where it is best")
+        return Advice("method", "bn:running=True", f"{reason}; {so_far}")
+    if has_source and (batch < SMALL_BATCH or outcome == "unclear"):
+        small = f"batches of {batch} say little by themselves, and it counts images"
+        unclear = "it goes back to the source where that seems best"
+        return Advice("method", "steady", small if batch < SMALL_BATCH else unclear)
     return Advice("method", "gprebn", f"affine parameters that follow the stream, and {so_far}")
 
 
@@ -138,7 +139,7 @@ def _batch_size(run: DryRun) -> Advice:
     larger = f"; of {size}, by {run.drift.chance_of_batch(size):.3f}" if size != used else ""
     reason = (
         f"statistics of a batch of {used} stray by {stray:.3f} deviations by chance{larger}. "
-        "Running statistics (gprebn) do with fewer."
+        "Window statistics (steady, bn-window) do with fewer."
     )
     return Advice("batch size", f"{size} or more", reason)
 
