@@ -26,7 +26,7 @@ from driftnorm.cli.train_domains import train_domains
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import load_cifar_c
 from driftnorm.images.domains.known import KNOWN_SETS
-from driftnorm.images.download.catalogue import DATASETS
+from driftnorm.images.download.data_sets import DATASETS
 from driftnorm.training.domains.plans import PlanOptions
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from driftnorm.images.collate import as_batch as as_batch
     from driftnorm.images.collate import in_batches as in_batches
+    from driftnorm.images.inputs import open_inputs as open_inputs
     from driftnorm.images.labels import Labels as Labels
     from driftnorm.images.labels import open_labels as open_labels
-    from driftnorm.images.opener import open_inputs as open_inputs
     from driftnorm.images.shuffled import Shuffled as Shuffled
     from driftnorm.images.stream import Inputs as Inputs
     from driftnorm.images.stream import Item as Item
@@ -27,7 +27,7 @@ _HOMES = {
     "Survey": "stream",
     "as_batch": "collate",
     "in_batches": "collate",
-    "open_inputs": "opener",
+    "open_inputs": "inputs",
     "open_labels": "labels",
 }
 __all__ = [*_HOMES]

