@@ -32,8 +32,8 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
 from driftnorm.training.domains.algorithms import ALGORITHMS
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import default_hparams
-from driftnorm.training.domains.training import DomainTraining
 from driftnorm.views.compare import in_order
 from driftnorm.views.domain_rows import on_targets
 from driftnorm.views.domains import DOMAIN_VIEWS

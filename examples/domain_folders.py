@@ -17,7 +17,7 @@ from driftnorm.bench.studies.domains import open_trained
 from driftnorm.images.domains.cache import cached_arrays
 from driftnorm.images.domains.domain_arrays import evaluation_batches
 from driftnorm.images.domains.folder import open_domains
-from driftnorm.training.domains.training import DomainTraining
+from driftnorm.training.domains.domain_training import DomainTraining
 
 SIDE = 16
 DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 16)}

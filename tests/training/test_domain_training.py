@@ -41,9 +41,9 @@ from driftnorm.models import build
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.training.domains.algorithms import ALGORITHMS, find_algorithm
 from driftnorm.training.domains.domain_run import DomainRun
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
-from driftnorm.training.domains.training import DomainTraining
 from driftnorm.training.loop import Hooks, LoopSettings
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table

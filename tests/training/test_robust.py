@@ -31,8 +31,8 @@ from driftnorm.training import (
 from driftnorm.training import robust as robust_module
 from driftnorm.training.evaluation import clean_accuracy
 from driftnorm.training.robust import MODEL_FILE, RESUME_FILE
-from driftnorm.training.run import Outcome
 from driftnorm.training.start import starting_point
+from driftnorm.training.training_run import Outcome
 
 STEPS = 16
 WAITING_STEP = 6
@@ -77,7 +77,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_learns_and_the_checkpoint_tells_all(tmp_path: Path) -> None:
     settings = ("alpha=0.2", "padding=1")
     training = job("mixup", *settings, steps=None, optimization=Optimization(0.1, epochs=8))
-    outcome = training.run(TRAINING, TEST, tmp_path)
+    outcome = training.training_run(TRAINING, TEST, tmp_path)
     assert outcome.files == (tmp_path / MODEL_FILE,)
     opened = open_checkpoint(*outcome.files)
     assert outcome.accuracy == clean_accuracy(opened.model, TEST)
@@ -219,7 +219,7 @@ def test_a_time_budget_plans_steps_and_the_plan_survives(
 def test_a_budget_measures_steps_but_never_exceeds_the_epochs(tmp_path: Path) -> None:
     optimization = Optimization(0.05, batch_size=16, epochs=0.1)
     training = job(steps=None, minutes=0.5, optimization=optimization)
-    outcome = training.run(TRAINING, TEST, tmp_path)
+    outcome = training.training_run(TRAINING, TEST, tmp_path)
     assert (outcome.stop, outcome.steps) == ("finished", 4)
     facts = open_checkpoint(tmp_path / MODEL_FILE).facts
     assert facts["minutes"] == 0.5

@@ -18,7 +18,7 @@ from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.cli._training_flags import Settings, Shared
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
-from driftnorm.training.domains.training import DomainTraining, Outcome
+from driftnorm.training.domains.domain_training import DomainTraining, Outcome
 
 __all__ = ["train_domains"]
 

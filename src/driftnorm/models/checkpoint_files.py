@@ -21,8 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import identify
-from driftnorm.models.checkpoints import (
+from driftnorm.models._weight_files import identify
+from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.sources import is_factory, resolve, takes_classes
+from driftnorm.models.weight_layouts import (
     PathLike,
     check_fit,
     fit_weights,
@@ -30,8 +32,6 @@ from driftnorm.models.checkpoints import (
     matching_architectures,
     plain_weights,
 )
-from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.sources import is_factory, resolve, takes_classes
 
 FORMAT_VERSION = 1
 HEADER_KEY = "driftnorm"

@@ -16,19 +16,19 @@ from torch import Tensor, nn
 from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
+from driftnorm.models._weight_files import read_any
+from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import (
     facts_in,
     open_checkpoint,
     weights_hash,
 )
-from driftnorm.models.checkpoints import PathLike
 from driftnorm.models.efficientnet_lite import NAME as LITE
-from driftnorm.models.names import WEIGHT_SUFFIXES, Constants, load, load_published
+from driftnorm.models.loader import WEIGHT_SUFFIXES, Constants, load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_constants
-from driftnorm.models.registry import MODELS
 from driftnorm.models.sources import is_factory, resolve
+from driftnorm.models.weight_layouts import PathLike
 
 __all__ = ["Model", "check_weights", "open_model", "read_class_names"]
 

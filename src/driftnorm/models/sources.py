@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from driftnorm.models import _vision, deployed, efficientnet_lite
+from driftnorm.models.architectures import MODELS, build, facts_of, unknown_name
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.normalized import Preprocessing
-from driftnorm.models.registry import MODELS, build, facts_of, unknown_name
 
 
 def resolve(

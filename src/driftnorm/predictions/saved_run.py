@@ -18,7 +18,7 @@ from torch import Tensor
 from driftnorm._internal.files import write_atomically
 from driftnorm.adapter import Adapter
 from driftnorm.errors import DataError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
 from driftnorm.predictions.answers_file import Tally
 from driftnorm.predictions.comparison import Comparison
 from driftnorm.predictions.drift_log import DriftCourse

@@ -36,8 +36,8 @@ from driftnorm.training.batches import Batch, ShuffledBatches
 from driftnorm.training.evaluation import fingerprint
 from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState
 from driftnorm.training.optimization import Optimization, descend
-from driftnorm.training.run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.start import Start, file_hash, starting_point
+from driftnorm.training.training_run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 
 __all__ = ["FineTuning", "FrozenStatistics"]
 

@@ -25,9 +25,17 @@ from driftnorm.training.loop import (
     TrainState,
 )
 from driftnorm.training.optimization import FULL, Optimization, descend
-from driftnorm.training.run import Limits, Outcome, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.schedule import seconds_a_step, steps_within
 from driftnorm.training.start import Start, file_hash, starting_point
+from driftnorm.training.training_run import (
+    Limits,
+    Outcome,
+    Saved,
+    TrainingRun,
+    Work,
+    facts_of_run,
+    run_in,
+)
 
 __all__ = ["RobustTraining"]
 

@@ -24,7 +24,7 @@ from driftnorm.training.domains.domain_run import Cost, DomainRun
 from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Features, Precision, TrainingSettings
 from driftnorm.training.loop import Hooks
-from driftnorm.training.run import Limits, Outcome
+from driftnorm.training.training_run import Limits, Outcome
 
 __all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision", "options_of"]
 

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
+from driftnorm.models.architectures import MODELS
 from driftnorm.models.normalized import Normalized
-from driftnorm.models.registry import MODELS
 
 NESTS = ("state_dict", "model_state_dict", "model")
 WRAPPERS = ("module.", "model.", "network.", "_orig_mod.", "1.")

@@ -18,7 +18,7 @@ import torch
 
 from driftnorm._internal.files import write_atomically
 from driftnorm.errors import CheckpointError, TrainingError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
 from driftnorm.training.loop import Progress, TrainState
 
 __all__ = ["ResumeFile", "check_identity"]
