@@ -77,7 +77,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_learns_and_the_checkpoint_tells_all(tmp_path: Path) -> None:
     settings = ("alpha=0.2", "padding=1")
     training = job("mixup", *settings, steps=None, optimization=Optimization(0.1, epochs=8))
-    outcome = training.training_run(TRAINING, TEST, tmp_path)
+    outcome = training.run(TRAINING, TEST, tmp_path)
     assert outcome.files == (tmp_path / MODEL_FILE,)
     opened = open_checkpoint(*outcome.files)
     assert outcome.accuracy == clean_accuracy(opened.model, TEST)
@@ -219,7 +219,7 @@ def test_a_time_budget_plans_steps_and_the_plan_survives(
 def test_a_budget_measures_steps_but_never_exceeds_the_epochs(tmp_path: Path) -> None:
     optimization = Optimization(0.05, batch_size=16, epochs=0.1)
     training = job(steps=None, minutes=0.5, optimization=optimization)
-    outcome = training.training_run(TRAINING, TEST, tmp_path)
+    outcome = training.run(TRAINING, TEST, tmp_path)
     assert (outcome.stop, outcome.steps) == ("finished", 4)
     facts = open_checkpoint(tmp_path / MODEL_FILE).facts
     assert facts["minutes"] == 0.5
