@@ -33,6 +33,7 @@ from driftnorm.parts.losses import (
     LogitLoss,
     PseudoLabel,
     Weighted,
+    softmax_entropy,
 )
 from driftnorm.parts.reviews import LossFloor
 from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source, Window
@@ -93,4 +94,5 @@ __all__ = [
     "Weight",
     "Weighted",
     "Window",
+    "softmax_entropy",
 ]
