@@ -50,10 +50,8 @@ def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]]) -> float:
 torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
 network = train_digits(clean, seed=0, epochs=10)  # any trained network
-shifted = normalized_digits(
-    DIGIT_SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0))
-)
-loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=100)
+dark = DIGIT_SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0))
+loader = DataLoader(TensorDataset(normalized_digits(dark), test.labels), batch_size=100)
 print("counted by", "a plain counter" if isinstance(new_metric(), Counter) else "torchmetrics")
 print(f"source   {100 * accuracy(network, loader):.1f} %")
 for method in ("bn", "gprebn"):
