@@ -102,7 +102,7 @@ def save_checkpoint(
     tensors = network_weights(model_or_state, wanted)
     options = dict(options or {})
     _check_recipe(architecture, options, path, trust=True)
-    if ":" not in architecture:  # built in, or a name that nobody knows
+    if ":" not in architecture:  # built in, or an unknown name
         check_description(tensors, architecture=architecture, classes=classes, options=options)
     digest = weights_hash(tensors)
     description = {
@@ -222,7 +222,7 @@ def _check_recipe(
     if is_factory(architecture) and not trust:
         raise CheckpointError(
             "untrusted",
-            f"{path} wants its network from {architecture!r}, which imports and runs that code; "
+            f"{path} needs its network from {architecture!r}, which imports and runs that code; "
             "pass trust=True (`--trust`) if you trust the source of the file.",
         )
     fetching = sorted(FETCHING_OPTIONS & options.keys())

@@ -18,7 +18,7 @@ from driftnorm.models.normalized import Preprocessing
 def resolve(
     spec: str, num_classes: int | None = None, **options: Any
 ) -> tuple[nn.Module, Preprocessing | None]:
-    """Builds the bare network of a spec, and tells what input it wants where that is known.
+    """Builds the bare network of a spec, with the input that it takes where that is known.
 
     Args:
         spec: A built-in name ("resnet20"), "efficientnet-lite0", "timm:NAME", "torchvision:NAME" or

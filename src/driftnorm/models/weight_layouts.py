@@ -52,7 +52,7 @@ def load_weights(path: PathLike, *, trust: bool = False) -> dict[str, Tensor]:
         with those.
 
     Raises:
-        CheckpointError: The file is no usable checkpoint; the message and `problem` say why.
+        CheckpointError: The file is not a usable checkpoint; the message and `problem` say why.
     """
     return plain_weights(_state_dict_in(read_any(path, trust=trust), path))
 

@@ -93,7 +93,7 @@ class RobustTraining:
             test: Clean images for the accuracy; nothing is chosen by them.
             folder: Gets `model.safetensors`, and while training `resume.pt`.
             checkpoint_seconds: Time between resumable checkpoints.
-            hooks: Called as training goes on. Weights to start from give a record of step 0, the
+            hooks: Called during training. Weights to start from give a record of step 0, the
                 accuracy that training begins with.
             tell: Called with a few words about each phase.
             on_begin: Called when the network is there and training begins.

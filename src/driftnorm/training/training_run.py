@@ -158,7 +158,7 @@ class TrainingRun(Generic[BatchT]):
 
         Args:
             limits: How long, and how often to keep a checkpoint.
-            hooks: Called as training goes on.
+            hooks: Called during training.
             tell: Called with a few words about each phase.
             on_begin: Called when all checks have passed and training begins.
         """

@@ -61,8 +61,8 @@ def _take_from_archive(source: Path, copier: _Copier) -> None:
         with source.open("rb") as stream:
             opening = stream.read(16)
         raise DataError(
-            f"{source} is no tar archive, or a truncated or damaged one: {error} (it starts with "
-            f"{opening!r} and has {source.stat().st_size:,} bytes)."
+            f"{source} is not a tar archive, or a truncated or damaged one: {error} (it starts "
+            f"with {opening!r} and has {source.stat().st_size:,} bytes)."
         ) from error
 
 

@@ -32,7 +32,7 @@ __all__ = [
 def require(
     name: str, value: float, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Refuses a setting that is no number, none that is whole, or outside of [low, high]."""
+    """Refuses what is not a number, not whole where it must be, or outside of [low, high]."""
     kind = Integral if whole else Real
     if isinstance(value, bool) or not isinstance(value, kind):
         wanted = "a whole number" if whole else "a number"

@@ -118,7 +118,7 @@ class DomainTraining(TrainingSettings):
             budget_seconds: Stop when the run took this long, over all resumptions.
             more_seconds: Stop this long from now on, whatever it took before.
             checkpoint_seconds: Between checkpoints.
-            hooks: Called as training goes on.
+            hooks: Called during training.
             on_begin: Called when all checks have passed: the network is built, and the folder
                 holds this run or none.
         """

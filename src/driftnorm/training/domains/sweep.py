@@ -2,7 +2,7 @@
 
 A job is one training in a folder of its own, and done when its history is there: killing, resuming
 and running twice are the same case. A job that fails leaves its error in ``failed.json`` until it
-succeeds; the others go on. Defaults come first, so that a sweep that was cut short is of use.
+succeeds; the others continue. Defaults come first, so that an interrupted sweep is still useful.
 """
 
 from __future__ import annotations
