@@ -65,25 +65,25 @@ HEAD = """# What `driftnorm adapt` costs beside plain inference
 
 Written by `python benchmarks/adapt_throughput.py` from `rows/{rows}`.
 
-**As processes**: `driftnorm adapt --method bn` beside the loop that one writes with torch, over the
-same loader (`benchmarks/plain_inference.py`), each in a process of its own, one after the other and
-round again; seconds from the first image to the last, ratios of the same round, their median.
-*Plain* hands over images as torch's own loaders do (NCHW); *channels-last* in the layout that
-torch's kernels like best, which the adapter takes by itself. `driftnorm adapt` also tells the C
-library to keep freed memory, which a process of one's own can be told by
+**As processes**: `driftnorm adapt --method bn` next to the loop that you would write with torch,
+over the same loader (`benchmarks/plain_inference.py`). Each runs in its own process, one after
+the other, in several rounds; times are from the first image to the last, and ratios are medians
+of those within a round. *Plain* passes images as torch's own loaders do (NCHW); *channels-last*
+in the layout that torch's kernels prefer, which the adapter uses by itself. `driftnorm adapt`
+also tells the C library to keep freed memory; for your own process, set
 `MALLOC_TRIM_THRESHOLD_=2147483647 MALLOC_MMAP_THRESHOLD_=1073741824` in its environment.
 
-**In turns**: the same work within one process that keeps its freed memory, eight batches each:
-what adapting costs where all else is equal. *adapt* is the whole of it: adapting, asking the source
-now and then (guard and comparison), CSV, saved states. *Plain* is the bare loop, channels-last.
-*torch* is that loop with the network's batch norm in training mode, which is the least that
-statistics of the batch cost with torch's own kernels: no adapter, no guard, no files.
+**In turns**: the same work within one process that keeps its freed memory, eight batches at a
+time: what adapting costs, all else being equal. *adapt* includes everything: adapting, running
+the unadapted network now and then (guard and comparison), the CSV file, saved states. *Plain* is
+the bare loop, channels-last. *torch* is that loop with the network's batch norm in training mode,
+the least that batch statistics can cost with torch's own kernels: no adapter, no guard, no files.
 
-Statistics cost what reading every activation once more costs. In a network of wide layers that is
-little. In ResNet-20, whose layers have 16 to 64 channels and do little work a number, torch's own
-statistics alone cost up to a tenth. The rest is some calls a layer and batch, the files, and the
-questions to the source: about 100 images at the start, 200 in the first 20,000, then one in 200. So
-short streams pay more for them.
+Batch statistics cost one more read of every activation. In a network with wide layers that is
+little. In ResNet-20, whose layers have 16 to 64 channels and do little work per value, torch's
+own statistics alone cost up to a tenth. The rest is a few calls per layer and batch, the files,
+and running the unadapted network: on about 100 images at the start, 200 of the first 20,000, then
+one in 200. So short streams pay more for it.
 """
 PLAIN = Path(__file__).parent / "plain_inference.py"
 DRIFTNORM = (sys.executable, "-c", "from driftnorm.cli import main; main()", "adapt")

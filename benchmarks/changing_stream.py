@@ -145,11 +145,11 @@ def table(found: Sequence[dict[str, Any]], size: int) -> Table:
 
 HEAD = """# A stream that changes
 
-Written by `python benchmarks/changing_stream.py page` from `rows/changing-stream.jsonl`. Ten shifts
-follow each other without notice, and no method is told or reset. Nothing was tuned on this stream.
-The constants of `bn-window` were chosen with the same network on other streams of the first 2,000
-test images (speckle noise, spatter, saturate, Gaussian blur and contrast): contrast and some images
-are shared. Only the methods in the table were measured.
+Written by `python benchmarks/changing_stream.py page` from `rows/changing-stream.jsonl`. Ten
+shifts follow one another without notice; no method is told about them, and none is reset. Nothing
+was tuned on this stream. The constants of `bn-window` were chosen with the same network on other
+streams of the first 2,000 test images (speckle noise, spatter, saturate, Gaussian blur and
+contrast): contrast and some images are shared. Only the methods in the table were measured.
 """
 
 

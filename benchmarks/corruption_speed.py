@@ -1,6 +1,6 @@
 """How long the corruptions take, and how long a whole CIFAR-10-C would.
 
-Times every corruption at every severity on a slice of 32 px images; adds a row to the rows and
+Times every corruption at every severity on a sample of 32 px images; adds a row to the rows and
 writes the page from the latest. The images are CIFAR-10's test set if the environment variable
 DRIFTNORM_CIFAR10 names the folder of its binary batches, else fractal textures. Run it with
 OPENBLAS_NUM_THREADS=1, as a worker process would, for the figure of one core.
@@ -73,7 +73,7 @@ def page(rows: Path) -> str:
     )
     shown = (*columns, Column("mean", decimals=3))
     note = f"{found['about']}. `{found['command']}`"
-    table = Table("Milliseconds an image by severity, on one core", shown, lines, note)
+    table = Table("Milliseconds per image by severity, on one core", shown, lines, note)
     common = float(np.mean([times[name] for name in CORRUPTIONS]))
     total = len(CORRUPTIONS) * len(SEVERITIES) * DATA_SET_IMAGES
     minutes = common * total / 1000 / CORES / 60
@@ -83,9 +83,9 @@ def page(rows: Path) -> str:
 Written by `python benchmarks/corruption_speed.py` from `rows/{rows.name}`.
 
 {table.to_markdown()}
-- Mean of the {len(CORRUPTIONS)} common corruptions: {common:.3f} ms an image and core.
+- Mean of the {len(CORRUPTIONS)} common corruptions: {common:.3f} ms per image and core.
 - CIFAR-10-C, {total:,} images on {CORES} cores: **{minutes:.1f} minutes**, extrapolated from the
-  slice (<= {TARGET_MINUTES}: {kept}).
+  sample (<= {TARGET_MINUTES}: {kept}).
 """
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--images", type=int, default=1000, help="images in the slice")
+    parser.add_argument("--images", type=int, default=1000, help="images in the sample")
     parser.add_argument("--rows", type=Path, default=Path("docs/rows/corruption-speed.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("docs/corruption-speed.md"))
     given = parser.parse_args()

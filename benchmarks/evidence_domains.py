@@ -33,8 +33,8 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
 from driftnorm.training.domains.algorithms import ALGORITHMS
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import default_hparams
-from driftnorm.training.domains.training import DomainTraining
 from driftnorm.views.compare import in_order
 from driftnorm.views.domain_rows import on_targets
 from driftnorm.views.domains import DOMAIN_VIEWS
@@ -49,15 +49,16 @@ ANGLES = ("0", "15", "30", "45", "60", "75")
 # Where target statistics do harm: in all layers, and in all but the last quarter of them.
 PARTLY = ("source", "bn", "bn:only=first(0.75)")
 REMARKS = {  # what a reader of a table of trainings must know
-    ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images a "
-    "domain and step, the others with 8 only, so MMD's lead is one of batch size. With 8 MMD ends "
-    "at chance: its penalty counts the distance of every image to itself, 0, as one of 8, and is "
-    "least where all features are equal. 400 steps are too few for the algorithms that learn more "
-    "slowly (mixup, MixStyle, RSC, ARM, IRM); this shows that all twelve train, not which is best.",
+    ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images per "
+    "domain and step, the others with 8 only, so MMD's lead is due to batch size. With 8, MMD ends "
+    "at chance: one in 8 of the distances in its penalty is that of an image to itself, 0, and the "
+    "penalty is smallest when all features are equal. 400 steps are too few for the algorithms "
+    "that learn more slowly (mixup, MixStyle, RSC, ARM, IRM); this shows that all twelve can be "
+    "trained, not which is best.",
 }
 RATES = {  # how the learning rate was chosen
-    "efficientnet-lite0": "The rate is the better of 5e-5 and 2e-4 by validation after 60 steps "
-    "(target sketch); that of fixed features is 10 times it, untried.",
+    "efficientnet-lite0": "The learning rate is the better of 5e-5 and 2e-4 by validation after 60 "
+    "steps (target sketch); with fixed features it is 10 times that, without a search.",
     "resnet50-v1": "The rate is DomainBed's default; no other was tried.",
 }
 
@@ -200,7 +201,7 @@ def networks_table(found: Sequence[FinishedRun], runs: Sequence[dict[str, Any]])
         Column("network"),
         Column("rate"),
         Column("steps", decimals=0),
-        Column("images a domain and step", decimals=0),
+        Column("images per domain and step", decimals=0),
         Column("minutes", decimals=1),
         Column("validation, %", decimals=1),
     )
@@ -256,11 +257,11 @@ def long_streams(rows: Sequence[Row]) -> str:
     )
     return (
         f"Not selected well: with target statistics, GpreBN has {scores[1]} % on the targets at "
-        f"rho 1, and {scores[10]} % at rho 10, a rate of 0.01, at which it goes under over {long} "
+        f"rho 1, and {scores[10]} % at rho 10, a rate of 0.01, at which it collapses over {long} "
         "batches; its cumulative statistics may fall behind the parameters, which was not tested. "
         f"The {short} batches of a validation split are too few to show that, so selection could "
-        "choose that rate. Longer validation streams, or the guard, which benchmarks leave off, "
-        "might have told.\n"
+        "choose that rate. Longer validation streams, or the guard, which benchmarks turn off, "
+        "might have shown it.\n"
     )
 
 

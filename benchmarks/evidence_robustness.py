@@ -161,11 +161,11 @@ def training_table(facts: Sequence[dict[str, Any]]) -> Table:
     )
     note = (
         f"`driftnorm train robust --short --weights {facts[0]['init_file']} --threads 1 "
-        "--hours ...`"
-        ": SGD at 0.02 along a cosine to 0, batch 128, seed 0; 50,000 "
-        f"training images are an epoch. Clean error in % on {facts[0]['tested_images']:,} images. "
-        "A budget as short as this leaves the recipes with most passes a step (three of augmix, "
-        "eleven of adversarial) far from done: these networks are weaker than published ones."
+        "--hours ...`: SGD with a learning rate from 0.02 to 0 along a cosine, batch 128, seed 0; an epoch is "
+        "50,000 training images. "
+        f"Clean error in % on {facts[0]['tested_images']:,} images. "
+        "A budget as short as this leaves the recipes with the most passes per step (augmix three, "
+        "adversarial eleven) far from converged: these networks are weaker than published ones."
     )
     return Table("Training the augmentation baselines", columns, lines, note)
 
@@ -182,17 +182,18 @@ def run(places: argparse.Namespace) -> None:
 
 REMARKS = {
     "calibration": (
-        "\nECE in this picture is of the bins pooled over all streams; the tables above have the "
-        "mean over streams. The two differ where too sure and too unsure streams even out.\n"
+        "\nECE in this figure is computed from bins pooled over all streams; the tables above show "
+        "the mean over streams. The two differ where overconfident and underconfident streams "
+        "cancel out.\n"
     )
 }
 HEAD = """# Robustness: what we measured
 
-Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness-*.jsonl`. Corrupted
-images are generated here from the official test sets, not the released ones: errors differ a
-little from published ones, differences between methods can be compared. The networks are
-ResNet-20s, much smaller than the paper's WideResNets, and were not trained with AugMix. What this
-says to the paper's claims stands on [a page of its own](claims.md).
+Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness-*.jsonl`.
+Corrupted images were generated here from the official test sets; they are not the released files.
+Errors differ a little from published ones, but differences between methods can be compared. The
+networks are ResNet-20s, much smaller than the paper's WideResNets, and were not trained with
+AugMix. What this means for the paper's claims is on [its own page](claims.md).
 """
 
 

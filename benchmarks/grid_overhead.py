@@ -48,15 +48,15 @@ METHODS = ("source", "bn", "t3a", "tent", "gprebn")
 ALL = "grid, five methods"
 SEVERITY = 5
 OVERHEAD, SUM = 0.10, 1.1  # what was promised at most
-HEAD = """# What the grid costs beside the networks' own work
+HEAD = """# What the benchmark grid costs on top of the networks' own work
 
 Written by `python benchmarks/grid_overhead.py` from `rows/{rows}`. One stream of corrupted images
-goes through ResNet-20 with {methods}; every candidate has a process of its own with one thread, and
-runs the stream in turn. *Adapter* is a loop that calls the method's adapter on ready tensors: what
-the method itself costs. *Stock modules* is the loop over the same tensors that PyTorch's own
-modules would run: a forward pass, one with batch statistics (bn), or entropy, a backward pass and
-an Adam step (tent, gprebn). The grid corrupts the images, makes tensors of them, builds the
-adapters, scores the answers and writes the rows beside that.
+goes through ResNet-20 with {methods}; every candidate has its own single-threaded process and
+runs the stream in turn. *Adapter* is a loop that calls the method's adapter on prepared tensors:
+the cost of the method itself. *Stock modules* is the loop over the same tensors that PyTorch's
+own modules would run: a forward pass, one with batch statistics (bn), or entropy, a backward pass
+and an Adam step (tent, gprebn). On top of that, the grid corrupts the images, converts them to
+tensors, builds the adapters, scores the answers and writes the rows.
 """
 
 

@@ -105,11 +105,26 @@ def measure(stream: Stream) -> Iterator[dict[str, Any]]:
             }
 
 
+LIMITS = """## What it does not do
+
+* **It is off below 8 images per batch**: so few predictions say too little about their classes.
+* **It can mistake the onset of a drift for a stream ordered by class.** The source then predicts
+  few classes, as it does on ordered data. With `guard="freeze"` the adapter goes back to the
+  source and stays there, and the gain is lost for good. Where a drift begins in the middle of a
+  stream, use `"warn"`, or check `model.alarms` yourself.
+* **It was made for one class per image.** In segmentation it can warn where adapting helps a lot:
+  there, use `guard="off"` and some labelled images.
+* **It cannot see every harm**: a network that becomes wrong without predicting fewer classes raises
+  no alarm.
+"""
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     parts = [
         "# What the guard saves and costs\n",
         "Written by `python benchmarks/guard.py` from `rows/guard.jsonl`. The default thresholds "
-        "were chosen on the digits; CIFAR-10-C was not looked at before they were.\n",
+        "were chosen on the digits, before CIFAR-10-C was looked at.\n",
+        LIMITS,
     ]
     for data in dict.fromkeys(row["data"] for row in rows):
         for order in ("sorted by class", "shuffled"):
@@ -134,7 +149,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> Table:
     )
     note = (
         f"Accuracy in %, mean of {len({row['seed'] for row in rows})} seed(s), "
-        f"{rows[0]['count']} samples a stream, batch {rows[0]['batch']}, 1 step, no reset by the "
+        f"{rows[0]['count']} samples per stream, batch {rows[0]['batch']}, 1 step, no reset by the "
         "protocol, scored before the update; default thresholds."
     )
     return Table(title, columns, tuple(lines), note)

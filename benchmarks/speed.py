@@ -47,13 +47,13 @@ THREADS = 2
 FLAT = ("t3a", "rt3a")
 HEAD = """# What adaptation costs
 
-Written by `python benchmarks/speed.py` from `rows/{rows}`. Every candidate has a process of its own
+Written by `python benchmarks/speed.py` from `rows/{rows}`. Every candidate has its own process
 and runs one batch in turn; ratios are medians of the ratios within a round, and peak memory is
-above what the loaded network takes.
+measured above what the loaded network takes.
 
 The networks have random weights. `pl` and `pl-c` learn from predictions above 0.9 only, of which
-these make none: their rows hold no backward pass. A step costs them what it costs `tent` (`pl`: and
-the gradients of all weights), or a linear layer's (`pl-c`).
+these networks make none, so their rows hold no backward pass. A step costs `pl` what it costs
+`tent` plus the gradients of all weights, and `pl-c` the backward pass of one linear layer.
 """
 
 

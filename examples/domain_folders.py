@@ -12,12 +12,9 @@ import torch
 from PIL import Image
 
 import driftnorm
-from driftnorm._internal.training_files import BEST
-from driftnorm.bench.studies.domains import read_trained
-from driftnorm.images.domains.cache import cached_arrays
-from driftnorm.images.domains.domain_arrays import evaluation_batches
-from driftnorm.images.domains.folder import open_domains
-from driftnorm.training.domains.training import DomainTraining
+from driftnorm.bench.studies import read_trained
+from driftnorm.images.domains import cached_arrays, evaluation_batches, open_domains
+from driftnorm.training.domains import DomainTraining
 
 SIDE = 16
 DOMAINS = {"chalk": (30, 150), "ink": (220, -150), "pencil": (120, 100), "faint": (180, 16)}
@@ -48,7 +45,7 @@ with tempfile.TemporaryDirectory() as folder:
         "erm", ("faint",), "mnist-bn", "trained", steps=40, evaluate_every=20, batch_size=8, lr=1e-3
     )
     plan.run(arrays, Path(folder) / "run")
-    trained = read_trained(f"{folder}/run/{BEST}")
+    trained = read_trained(f"{folder}/run/best.safetensors")
     network = trained.network()
     print(f"trained on {', '.join(trained.trained_on)}; never saw {trained.test_domains[0]}")
     target = arrays.domains[arrays.index("faint")]

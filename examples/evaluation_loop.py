@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import driftnorm
-from driftnorm.bench.studies.digit_shifts import SHIFTS
-from driftnorm.bench.studies.digits import normalized, train
-from driftnorm.images.embedded_digits import split_digits
+from driftnorm.bench.studies import DIGIT_SHIFTS, normalized_digits, train_digits
+from driftnorm.images import split_digits
 
 
 class Counter:
@@ -50,9 +49,9 @@ def accuracy(model: nn.Module, loader: DataLoader[tuple[Tensor, ...]]) -> float:
 
 torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
-network = train(clean, seed=0, epochs=10)  # any trained network
-shifted = normalized(SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0)))
-loader = DataLoader(TensorDataset(shifted, test.labels), batch_size=100)
+network = train_digits(clean, seed=0, epochs=10)  # any trained network
+dark = DIGIT_SHIFTS["contrast"](test.images, 2, torch.Generator().manual_seed(0))
+loader = DataLoader(TensorDataset(normalized_digits(dark), test.labels), batch_size=100)
 print("counted by", "a plain counter" if isinstance(new_metric(), Counter) else "torchmetrics")
 print(f"source   {100 * accuracy(network, loader):.1f} %")
 for method in ("bn", "gprebn"):

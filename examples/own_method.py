@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.parts import Descent, Entropy, Running, Step, Weight, Weighted
-from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts import Descent, Entropy, Running, Step, Weight, Weighted, softmax_entropy
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.bench.studies.digit_shifts import SHIFTS
-from driftnorm.bench.studies.digits import normalized, train
-from driftnorm.images.embedded_digits import split_digits
+from driftnorm.bench.studies import DIGIT_SHIFTS, normalized_digits, train_digits
+from driftnorm.images import split_digits
 
 
 class Service:
@@ -29,7 +28,7 @@ class Service:
 
     def answer(self, images: Tensor) -> list[int]:
         """Predict classes, and adapt."""
-        classes: list[int] = self.model(normalized(images)).argmax(1).tolist()
+        classes: list[int] = self.model(normalized_digits(images)).argmax(1).tolist()
         return classes
 
     def save(self) -> None:
@@ -41,8 +40,8 @@ class Service:
 
 torch.set_num_threads(1)
 clean, test = split_digits(seed=0)
-network = train(clean, seed=0, epochs=10)  # any trained network
-foggy = torch.split(SHIFTS["fog"](test.images, 1, torch.Generator().manual_seed(0)), 100)
+network = train_digits(clean, seed=0, epochs=10)  # any trained network
+foggy = torch.split(DIGIT_SHIFTS["fog"](test.images, 1, torch.Generator().manual_seed(0)), 100)
 with tempfile.TemporaryDirectory() as folder:
     service = Service(network, Path(folder) / "stream.safetensors")
     for number, request in enumerate(foggy[:6]):

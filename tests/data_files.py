@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from driftnorm.images.download.catalogue import Address, Dataset, File
+from driftnorm.images.download.data_sets import Address, Dataset, File
 
 RNG_SEED = 7
 

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from driftnorm.cli import main
-from driftnorm.training.domains.training import DomainTraining
+from driftnorm.training.domains.domain_training import DomainTraining
 
 DOMAINS = ("blue", "green", "red")
 SIDE = 12

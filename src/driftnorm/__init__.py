@@ -9,13 +9,15 @@ Names are imported on first use, so that ``driftnorm --help`` does not wait for 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from driftnorm._internal.exports import lazy_exports
 from driftnorm._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from driftnorm import errors as errors
     from driftnorm import functional as functional
+    from driftnorm._internal.process_memory import keep_freed_memory as keep_freed_memory
     from driftnorm.adapter import Adapter as Adapter
     from driftnorm.adapter import BatchReport as BatchReport
     from driftnorm.adapter._adapt import adapt as adapt
@@ -45,22 +47,14 @@ _HOMES = {
     "NoBatchNormError": "errors",
     "Recipe": "recipe",
     "adapt": "adapter._adapt",
+    "errors": "errors:",
     "export_onnx": "adapter.export",
+    "functional": "functional:",
+    "keep_freed_memory": "_internal.process_memory",
     "list_methods": "adapter._adapt",
     "register": "methods",
 }
-__all__ = [*_HOMES, "__version__", "functional"]
+__all__ = [*_HOMES, "__version__"]
 
-
-def __getattr__(name: str) -> object:
-    if name == "functional":
-        return importlib.import_module("driftnorm.functional")
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"driftnorm.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'driftnorm' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -18,7 +18,6 @@ __all__ = [
     "TrainingError",
     "UnusableImageError",
     "WorkerError",
-    "warn",
 ]
 
 

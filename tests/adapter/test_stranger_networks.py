@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm import Recipe, adapt
-from driftnorm.adapter import callbacks
+from driftnorm.adapter import RecipeAdapter, callbacks
 from driftnorm.adapter._outputs import detached
 from driftnorm.adapter._tree import tensors
 from driftnorm.bench.scoring import evaluate
@@ -32,7 +32,7 @@ Draw = Callable[..., list[Tensor]]
 HALVES = [torch.float16, torch.bfloat16]
 
 
-def affine(adapter: driftnorm.RecipeAdapter) -> Tensor:
+def affine(adapter: RecipeAdapter) -> Tensor:
     return torch.cat([value.flatten() for value in adapter.trained_values().values()])
 
 
@@ -89,7 +89,7 @@ def test_weights_are_not_trained_in_half_precision(
 @pytest.mark.parametrize("method", ["gprebn", "gprebn+rt3a", "shot"])
 def test_a_state_goes_to_where_the_network_is(method: str, network: Build, batches: Draw) -> None:
     """A state from the CPU in an adapter elsewhere; "meta" is the other device at hand."""
-    adapter = adapt(network(), method, guard=driftnorm.Guard(every=1))
+    adapter = adapt(network(), method, guard=driftnorm.Guard(share=1.0, doubtful_share=1.0))
     for x in batches(count=2):
         adapter(x)
     there = copy.deepcopy(adapter).to("meta")
@@ -347,7 +347,7 @@ def scaled(logits: Tensor, factor: float) -> Tensor:
 def test_states_of_own_objectives_resume(
     make: Callable[[], Any], network: Build, batches: Draw
 ) -> None:
-    def built(objective: Any) -> driftnorm.RecipeAdapter:
+    def built(objective: Any) -> RecipeAdapter:
         recipe = Recipe(
             statistics=Running(), trainable="affine", loss=objective, update=(Descent(),)
         )
@@ -370,7 +370,7 @@ def test_readable_names_hold_no_address() -> None:
 
 
 def test_a_state_of_other_layers_is_refused(network: Build, batches: Draw) -> None:
-    def built(chosen: str) -> driftnorm.RecipeAdapter:
+    def built(chosen: str) -> RecipeAdapter:
         return adapt(network(), "tent", only=lambda name: name.endswith(chosen), guard="off")
 
     first, last = sorted(built("").converted.layers)

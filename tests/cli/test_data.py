@@ -29,7 +29,7 @@ from driftnorm.cli.train_domains import train_domains
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import load_cifar_c
 from driftnorm.images.domains.known import KNOWN_SETS
-from driftnorm.images.download.catalogue import DATASETS
+from driftnorm.images.download.data_sets import DATASETS
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, FROST_VARIABLE
 from driftnorm.training.domains.plans import PlanOptions
 

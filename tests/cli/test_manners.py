@@ -18,7 +18,7 @@ import driftnorm
 from driftnorm import cli
 from driftnorm.bench.rows import save_rows
 from driftnorm.cli import app, main
-from driftnorm.images.download.catalogue import DATASETS
+from driftnorm.images.download.data_sets import DATASETS
 from driftnorm.models import build
 
 Capture = pytest.CaptureFixture[str]

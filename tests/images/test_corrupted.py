@@ -77,10 +77,10 @@ def test_cifar_c_names_wrong_files(tmp_path) -> None:
     ):
         load_cifar_c(tmp_path, "fog", 5)
     fog.write_bytes(b"<!doctype html>")
-    with pytest.raises(DataError, match=r"fog.npy is no .npy file"):
+    with pytest.raises(DataError, match=r"fog.npy is not an .npy file"):
         load_cifar_c(tmp_path, "fog", 5)
     fog.write_bytes(whole[:40])
-    with pytest.raises(DataError, match=r"fog.npy is no .npy file, or a damaged one"):
+    with pytest.raises(DataError, match=r"fog.npy is not an .npy file, or a damaged one"):
         load_cifar_c(tmp_path, "fog", 5)
     np.save(fog, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match="pickled Python objects"):

@@ -121,7 +121,7 @@ def test_npz_says_what_is_wrong(tmp_path) -> None:
         load_npz(file)
     whole = write_npz(file).read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"truncated or no .npz"):
+    with pytest.raises(DataError, match=r"truncated, or not an .npz"):
         load_npz(file)
 
 
@@ -167,7 +167,7 @@ def test_mnist_says_what_is_wrong(tmp_path) -> None:
             load_mnist(tmp_path)
     images.unlink()
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(zipped(whole)[:-20])
-    with pytest.raises(DataError, match="truncated or no gzip"):
+    with pytest.raises(DataError, match="truncated, or not a gzip"):
         load_mnist(tmp_path)
 
 

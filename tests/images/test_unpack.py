@@ -20,7 +20,7 @@ from data_files import (
 from driftnorm._internal.files import exclusive, write_atomically
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images.checksums import check_folder
-from driftnorm.images.download.catalogue import find_dataset
+from driftnorm.images.download.data_sets import find_dataset
 from driftnorm.images.download.fetch import fetch
 
 ARCHIVE = toy_archive()

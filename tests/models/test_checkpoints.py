@@ -33,7 +33,7 @@ from driftnorm.models import (
 from driftnorm.models import (
     checkpoint_files as saved,
 )
-from driftnorm.models.checkpoints import plain_names
+from driftnorm.models.weight_layouts import plain_names
 
 SHARED = os.environ.get("DRIFTNORM_SHARED")
 CLASSES = ["airplane", "bird", "cat"]

@@ -108,7 +108,7 @@ def test_pixels_do_not_depend_on_subset_order_or_batch(name, small, monkeypatch)
         some = corrupt(small[order], name, severity, indices=order, seed=5, frost=PROCEDURAL)
         np.testing.assert_array_equal(some, whole[order])
         with monkeypatch.context() as patch:
-            patch.setattr("driftnorm.shifts._engine._CHUNK_PIXELS", 5 * 32 * 32)
+            patch.setattr("driftnorm.shifts._corruption._CHUNK_PIXELS", 5 * 32 * 32)
             chunked = corrupt(small, name, severity, seed=5, frost=PROCEDURAL)
         np.testing.assert_array_equal(chunked, whole)
         assert not np.array_equal(whole, small)

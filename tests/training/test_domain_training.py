@@ -42,9 +42,9 @@ from driftnorm.models import build
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.training.domains.algorithms import ALGORITHMS, find_algorithm
 from driftnorm.training.domains.domain_run import DomainRun
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
-from driftnorm.training.domains.training import DomainTraining
 from driftnorm.training.loop import Hooks, LoopSettings
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table
@@ -154,10 +154,10 @@ def test_the_command_passes_its_device_on(
     monkeypatch.setattr(DomainTraining, "run", note)
     options = PlanOptions(str(folder), backbone="mnist-bn", batch_norm="trained", device="cpu:0")
     with pytest.raises(KeyboardInterrupt):
-        train_domains(training=options, test_domain=["red"], size=SIDE, cache=cache, out=tmp_path)
+        train_domains(training=options, test_domains=["red"], size=SIDE, cache=cache, out=tmp_path)
     assert devices == ["cpu:0"]
     with pytest.raises(ValueError, match="`--device` must be one that this machine has"):
-        train_domains(training=replace(options, device="abacus"), test_domain=["red"])
+        train_domains(training=replace(options, device="abacus"), test_domains=["red"])
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))

@@ -31,8 +31,8 @@ from driftnorm.training import (
 from driftnorm.training import robust as robust_module
 from driftnorm.training.evaluation import clean_accuracy
 from driftnorm.training.robust import MODEL_FILE, RESUME_FILE
-from driftnorm.training.run import Outcome
 from driftnorm.training.start import starting_point
+from driftnorm.training.training_run import Outcome
 
 STEPS = 16
 WAITING_STEP = 6

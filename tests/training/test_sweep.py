@@ -219,7 +219,7 @@ def test_the_budget_stops_the_running_job_and_starts_no_other(
 def test_an_interrupted_job_is_the_last(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftnorm.training.run.train", lambda *_, **__: "interrupted")
+    monkeypatch.setattr("driftnorm.training.training_run.train", lambda *_, **__: "interrupted")
     assert [end.reason for end in sweep.run(tmp_path)] == ["interrupted"]
     # In a worker process, what waits in its queue does not begin either.
     monkeypatch.setattr(sweeping, "parent_process", lambda: object())

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 import driftnorm
 from driftnorm.errors import NoBatchNormError
 from driftnorm.models import Normalized, Preprocessing, build, open_checkpoint, save_checkpoint
+from driftnorm.models.architectures import IMAGENET_V1
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.deployed import ArmNetwork, MtlHead, variant_of
 from driftnorm.models.efficientnet_lite import lite0
 from driftnorm.models.fusion import FusedBatchNorm, fused
-from driftnorm.models.registry import IMAGENET_V1
 from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.algorithms.arm import ARM
 from driftnorm.training.domains.algorithms.mixstyle import MixStyle

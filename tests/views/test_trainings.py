@@ -15,7 +15,7 @@ from tinted import SIDE, driftnorm, make_domains, plan
 from driftnorm._internal.training_files import HISTORY, SWAD_FILE
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.training.domains.training import DomainTraining
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.views.domain_rows import mean_text
 from driftnorm.views.domainbed import published
 from driftnorm.views.trainings import RUN_VIEWS, load_runs, selected_table

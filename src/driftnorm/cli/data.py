@@ -19,7 +19,7 @@ from driftnorm.images.cifar_c import check_cifar_c
 from driftnorm.images.domains.known import DIGIT_NAMES, KNOWN_SETS
 from driftnorm.images.domains.soundness import check_domains
 from driftnorm.images.domains.survey import OWN
-from driftnorm.images.download.catalogue import DATASETS, find_dataset
+from driftnorm.images.download.data_sets import DATASETS, find_dataset
 from driftnorm.images.download.fetch import fetch
 from driftnorm.images.layout_check import check_cifar100, check_imagenet_c
 from driftnorm.images.provenance import read_provenance

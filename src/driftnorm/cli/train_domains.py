@@ -28,8 +28,8 @@ from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
+from driftnorm.training.domains.domain_training import DomainTraining, Outcome
 from driftnorm.training.domains.plans import PlanOptions
-from driftnorm.training.domains.training import DomainTraining, Outcome
 
 __all__ = ["train_domains"]
 

@@ -45,7 +45,7 @@ def find(inventory: Inventory, run: DryRun, normalizes: bool) -> tuple[Finding, 
     Args:
         inventory: Of the network.
         run: What was measured.
-        normalizes: Whether the network normalises its input itself, and so wants it in [0, 1].
+        normalizes: Whether the network normalises its input itself, and so takes it in [0, 1].
     """
     constants = [*_of_constants(inventory)]
     found = [

@@ -2,7 +2,7 @@
 
 Every batch-norm layer of the source network, running as it was trained, receives activations; their
 moments are compared with the source's, channel by channel (`driftnorm.adapter.drift`). A layer's
-distance is the mean over its channels; the largest is told beside it.
+distance is the mean over its channels; the largest is reported with it.
 
 Few images have statistics of their own. Each layer is also measured on the images with even and
 with odd number apart; half the distance between those two is about what chance alone gives for the

@@ -27,7 +27,7 @@ class SampledBatches:
         preprocessing: How they become the network's input.
         labels: Their true classes, if known.
         batch_size: Images a batch; an unreadable one leaves its place empty.
-        limit: At most so many images, rounded down to whole batches; None takes all.
+        limit: At most this many images, rounded down to whole batches; None takes all.
 
     Attributes:
         total: How many batches; None where only reading them all would tell.
@@ -57,7 +57,7 @@ class SampledBatches:
         self.total = None if images is None else -(-images // batch_size)
         if limit is not None:
             most = limit // batch_size
-            # Where nobody knows how many there are, the first ones must do.
+            # Where the number of images is unknown, take the first ones.
             there = most if self.total is None else self.total
             self.total = min(most, there)
             self._numbers = [i * there // self.total for i in range(self.total)]

@@ -1,41 +1,47 @@
-"""Images of the user's own, as one ordered stream: folders, lists, arrays, archives.
+"""Images as data: the user's own in folders, lists, arrays and archives, and known data sets.
 
-Names are imported on first use: most of what lies in this package does without torch.
+Most of what lies in this package does without torch.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from driftnorm._internal.exports import lazy_exports
 
 if TYPE_CHECKING:
     from driftnorm.images.collate import as_batch as as_batch
     from driftnorm.images.collate import in_batches as in_batches
+    from driftnorm.images.embedded_digits import Digits as Digits
+    from driftnorm.images.embedded_digits import split_digits as split_digits
+    from driftnorm.images.image_set import ImageSet as ImageSet
+    from driftnorm.images.inputs import open_inputs as open_inputs
+    from driftnorm.images.labelled import load_clean as load_clean
     from driftnorm.images.labels import Labels as Labels
     from driftnorm.images.labels import open_labels as open_labels
-    from driftnorm.images.opener import open_inputs as open_inputs
+    from driftnorm.images.pictures import PictureSet as PictureSet
     from driftnorm.images.shuffled import Shuffled as Shuffled
     from driftnorm.images.stream import Inputs as Inputs
     from driftnorm.images.stream import Item as Item
     from driftnorm.images.stream import Survey as Survey
 
 _HOMES = {
+    "Digits": "embedded_digits",
+    "ImageSet": "image_set",
     "Inputs": "stream",
     "Item": "stream",
     "Labels": "labels",
+    "PictureSet": "pictures",
     "Shuffled": "shuffled",
     "Survey": "stream",
     "as_batch": "collate",
     "in_batches": "collate",
-    "open_inputs": "opener",
+    "load_clean": "labelled",
+    "open_inputs": "inputs",
     "open_labels": "labels",
+    "split_digits": "embedded_digits",
 }
 __all__ = [*_HOMES]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'driftnorm.images' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"driftnorm.images.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -30,7 +30,8 @@ class Archive(Inputs):
             raise DataError(f"{path} holds no pictures: no member's name ends as pictures do.")
         if first.name == str(path):
             assert isinstance(first.content, Unreadable)
-            raise DataError(f"{path} is no tar archive, or a damaged one: {first.content.reason}.")
+            reason = first.content.reason
+            raise DataError(f"{path} is not a tar archive, or a damaged one: {reason}.")
 
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
         """The pictures; an archive that ends too soon has an unreadable last one."""

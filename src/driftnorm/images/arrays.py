@@ -59,7 +59,7 @@ class ArrayFile(Inputs):
         if len(shape) == 3 and shape[2] in (3, 4):
             raise DataError(
                 f"{path} holds one picture of the shape {shape}, not several: save "
-                "`images[None]` if that is all there is."
+                "`images[None]` if that is all you have."
             )
         if 0 in shape:
             raise DataError(f"{path} holds no images: its shape is {shape}.")
@@ -194,7 +194,7 @@ def _stored_at(path: Path, member: zipfile.ZipInfo) -> int:
 def _images_in(path: Path) -> str:
     """The name of the member of an ``.npz`` that holds the images."""
     if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is truncated or no .npz file: it lacks a zip directory.")
+        raise DataError(f"{path} is truncated, or not an .npz file: it lacks a zip directory.")
     with zipfile.ZipFile(path) as archive:
         members = [name for name in archive.namelist() if name.endswith(".npy")]
         if "images.npy" in members:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from driftnorm._internal.progress import Report, no_report
-from driftnorm.images.download.catalogue import Dataset, File
+from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 
 __all__ = ["Problem", "check_folder"]

@@ -1,7 +1,7 @@
 """CIFAR-10-C and CIFAR-100-C as released, or as ``driftnorm corrupt`` writes them.
 
-One array a corruption holds five blocks of 10,000 images, one a severity; ``labels.npy`` holds the
-labels of all five blocks, which are the same five times.
+One array per corruption holds five blocks of 10,000 images, one per severity; ``labels.npy`` holds
+the labels of all five blocks, which are the same five times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load_cifar_c(
         folder: Holds ``<corruption>.npy`` and ``labels.npy``.
         corruption: Such as ``fog``.
         severity: 1 to 5.
-        count: Take only the first so many images.
+        count: Take only this many images, the first ones.
 
     Returns:
         The images, named e.g. ``cifar-10-c/fog/5``; their number is the object's length.

@@ -38,7 +38,7 @@ class Unreadable(NamedTuple):
 
     Attributes:
         reason: Why it cannot be read.
-        and_more: Whether nobody knows how many images are lost with it.
+        and_more: Whether an unknown number of further images is lost with it.
     """
 
     reason: str

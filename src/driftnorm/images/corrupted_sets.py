@@ -63,7 +63,7 @@ def generate(
     others stay in files of their own, ``<corruption>-<severity>.npy``, which other programs cannot
     mistake for the whole. Pictures become ``<corruption>/<severity>/<their path>.JPEG``.
 
-    Stopped at any point and called again, it goes on, and the files come out the same.
+    Stopped at any point and called again, it resumes, and the files come out the same.
 
     Args:
         data: See `driftnorm.images.labelled.load_clean`.
@@ -73,7 +73,7 @@ def generate(
         workers: Number of processes; one for each core by default.
         seed: Another seed gives other noise.
         frost: Where frost's pictures are; see `driftnorm.shifts.corrupt`.
-        limit: Take only so many images: the first, or of a folder of pictures some at even
+        limit: Take only this many images: the first, or of a folder of pictures some at even
             distances.
         progress: Called with what is being done, images done, and images in all.
 

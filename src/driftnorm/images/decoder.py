@@ -1,4 +1,4 @@
-"""From the bytes of one image to the pixels a network wants; safe to call in any thread."""
+"""From the bytes of one image to the pixels that a network takes; safe to call in any thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driftnorm.models.normalized import Preprocessing
 
 __all__ = ["decoded", "described"]
 
-# Pillow warns above this many and refuses above twice as many. At three bytes a pixel it is what
+# Pillow warns above this many and refuses above twice as many. At three bytes per pixel it is what
 # a thread may have to hold, so it is refused here.
 PIXEL_LIMIT = 89_478_485
 

@@ -38,7 +38,7 @@ class Folder(Inputs):
         return [*self.raw()]
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """The first of so many pictures that was changed after the moment."""
+        """The first of this many pictures that was changed after the moment."""
         return changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
@@ -54,18 +54,18 @@ class Folder(Inputs):
 
 
 class Listing(Inputs):
-    """A text file with one path a line; relative ones start at the list's own folder."""
+    """A text file with one path per line; relative ones start at the list's own folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with path.open("rb") as stream:
             if b"\0" in stream.read(4096):
                 raise DataError(
-                    f"{path} is no list of paths: it holds binary data. `DATA` may be a folder, a "
-                    "text file with one path a line, an .npy or .npz array, or a .tar archive."
+                    f"{path} is not a list of paths: it holds binary data. `DATA` may be a folder, "
+                    "a text file with one path per line, an .npy or .npz array, or a .tar archive."
                 )
         if self.survey().images == 0:
-            raise DataError(f"{path} lists no pictures: expected one path a line.")
+            raise DataError(f"{path} lists no pictures: expected one path per line.")
 
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
         """The listed pictures, named as in the list."""
@@ -78,7 +78,7 @@ class Listing(Inputs):
         return [*self.raw()]
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """The list, or the first of so many pictures, if it was changed after the moment."""
+        """The list, or the first of this many pictures, if it was changed after the moment."""
         return super().changed_since(moment, count) or changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
@@ -94,7 +94,7 @@ class Listing(Inputs):
 
 
 def changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
-    """The name of the first of so many pictures in files that was changed after a moment."""
+    """The name of the first of this many pictures in files that was changed after a moment."""
     for name, content in islice(pictures, count):
         if isinstance(content, Path) and last_change(content) > moment:
             return name

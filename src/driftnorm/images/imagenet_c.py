@@ -52,9 +52,9 @@ def load_imagenet_c(
         folder: Holds the corruptions' folders, or the groups' with the corruptions in them.
         corruption: Such as ``fog``.
         severity: 1 to 5.
-        subset: A file that lists the pictures to take as ``<class>/<file>``, one a line or as a
+        subset: A file that lists the pictures to take as ``<class>/<file>``, one per line or as a
             JSON list; RobustBench's list of 5,000 is such a file. All pictures by default.
-        count: Take only so many: the first of the list, or some of all at even distances.
+        count: Take only this many: the first of the list, or evenly spaced ones of all.
         classes: Folder names of all classes in the order of their numbers. By default those of the
             data that ``driftnorm corrupt`` was given, else the folders that are there, sorted,
             which gives ImageNet's numbers if all 1,000 are there.
@@ -123,7 +123,7 @@ def _class_folders(home: Path) -> tuple[str, ...]:
         raise DataError(
             f"{home} has {len(names)} of ImageNet's {_CLASSES:,} class folders, whose order does "
             "not give ImageNet's class numbers. Unpack all of them, or give `classes`: the names "
-            "of all class folders in the order of their numbers (`--classes` FILE, one a line)."
+            "of all class folders in the order of their numbers (`--classes` FILE, one per line)."
         )
     return names
 

@@ -1,4 +1,4 @@
-"""Checks of data sets whose files' checksums nobody published: everything but the bytes."""
+"""Checks of data sets without published checksums: everything but the bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_repor
     """
     home = Path(folder)
     if not home.is_dir():
-        return [f"{home} is no folder."]
+        return [f"{home} is not a folder."]
     made, problems = read_provenance(home), []
     if (home / WORK_FOLDER).exists():
         problems.append(f"{home} is unfinished: `driftnorm corrupt` is at work or was killed.")

@@ -44,7 +44,7 @@ def load_mnist(
 
     Raises:
         FileNotFoundError: A file is not there.
-        DataError: A file is too short or too long, or is no idx file.
+        DataError: A file is too short or too long, or is not an idx file.
     """
     if split not in MNIST_FILES:
         raise ValueError(f"`split` must be 'train' or 'test', got {split!r}.")
@@ -82,7 +82,7 @@ def _read_idx(file: Path, axes: int) -> Pixels:
     magic, *shape = np.frombuffer(content[:header].tobytes(), dtype=">u4").tolist()
     if magic != _UNSIGNED_BYTES + axes:
         raise DataError(
-            f"{file} is no idx file of bytes with {axes} axes: expected the magic number "
+            f"{file} is not an idx file of bytes with {axes} axes: expected the magic number "
             f"{_UNSIGNED_BYTES + axes}, found {magic}."
         )
     size = header + int(np.prod(shape))
@@ -97,4 +97,4 @@ def _unzip(file: Path) -> Pixels:
     try:
         return np.frombuffer(gzip.decompress(file.read_bytes()), dtype=np.uint8)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{file} is truncated or no gzip file: {error}.") from error
+        raise DataError(f"{file} is truncated, or not a gzip file: {error}.") from error

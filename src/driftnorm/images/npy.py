@@ -47,7 +47,7 @@ def open_npy(file: Path) -> npt.NDArray[Any]:
             version = npy_format.read_magic(stream)
             shape, _, dtype = _HEADER_READERS[version](stream)
         except (ValueError, KeyError, EOFError) as error:
-            raise DataError(f"{file} is no .npy file, or a damaged one: {error}.") from error
+            raise DataError(f"{file} is not an .npy file, or a damaged one: {error}.") from error
         start = stream.tell()
     if dtype.hasobject:
         raise DataError(f"{file} holds pickled Python objects, which are not loaded.")

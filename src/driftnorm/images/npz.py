@@ -34,7 +34,7 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
     if not file.is_file():
         raise FileNotFoundError(f"{file} is not there.")
     if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is truncated or no .npz file: it lacks a zip directory.")
+        raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")
     try:
         with np.load(file, allow_pickle=False) as stored:
             missing = [key for key in _KEYS if key not in stored.files]

@@ -38,7 +38,7 @@ class PictureSet:
 
     Attributes:
         name: Which data these are, e.g. ``imagenet-c/fog/5``.
-        paths: One file a picture.
+        paths: One file per picture.
         labels: Class numbers, (N,).
         classes: Name of each class.
         indices: Each picture's index in the whole data set, (N,).
@@ -128,7 +128,7 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
     """
     root = Path(folder)
     if not root.is_dir():
-        raise FileNotFoundError(f"{root} is no folder.")
+        raise FileNotFoundError(f"{root} is not a folder.")
     paths = picture_paths(root)
     if not paths:
         raise DataError(

@@ -47,7 +47,7 @@ class Shuffled(Inputs):
         return self._inputs.own_labels()
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """What of the first so many images, in the new order, was changed after a moment."""
+        """Which of the first ``count`` images, in the new order, was changed after a moment."""
         files = self._inputs.changed_since(moment, 0)
         return files or changed_file(self.raw(), moment, count)
 

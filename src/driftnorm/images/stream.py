@@ -86,7 +86,7 @@ class Inputs(ABC):
         return None if found is None else found.name
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """What of the first so many images was changed after a moment (seconds), if anything."""
+        """Which of the first ``count`` images was changed after a moment (seconds), if any."""
         return str(self.path) if last_change(self.path) > moment else None
 
     def stream(

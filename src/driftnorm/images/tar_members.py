@@ -65,7 +65,7 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 def damage_of(path: Path, error: Exception) -> DataError:
     """What to say of an archive that cannot be read."""
-    return DataError(f"{path} is no tar archive, or a truncated or damaged one: {error}.")
+    return DataError(f"{path} is not a tar archive, or a truncated or damaged one: {error}.")
 
 
 def _opener(path: Path) -> Opener | None:
@@ -83,7 +83,7 @@ class _Bounded:
         self._most = max(MOST_EXPANSION * size, HARMLESS)
 
     def check(self, length: int) -> None:
-        """Refuse to go on if the archive is going to be that long."""
+        """Refuse to continue if the archive would become that long."""
         if length > self._most:
             raise tarfile.ReadError(
                 f"it grows to more than {MOST_EXPANSION} times its size, refused as a "

@@ -7,6 +7,7 @@ this package imports torch only; safetensors, timm and torchvision are imported 
 """
 
 from driftnorm.errors import CheckpointError
+from driftnorm.models.architectures import MODELS, ModelFacts, build
 from driftnorm.models.checkpoint_files import (
     Checkpoint,
     facts_in,
@@ -14,12 +15,16 @@ from driftnorm.models.checkpoint_files import (
     save_checkpoint,
     weights_hash,
 )
-from driftnorm.models.checkpoints import fit_weights, head_of, load_weights, matching_architectures
-from driftnorm.models.names import load, load_published
+from driftnorm.models.loader import load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing
 from driftnorm.models.opener import Model, open_model
-from driftnorm.models.registry import MODELS, ModelFacts, build
 from driftnorm.models.sources import resolve
+from driftnorm.models.weight_layouts import (
+    fit_weights,
+    head_of,
+    load_weights,
+    matching_architectures,
+)
 
 __all__ = [
     "MODELS",

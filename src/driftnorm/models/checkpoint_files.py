@@ -21,8 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import identify
-from driftnorm.models.checkpoints import (
+from driftnorm.models._weight_files import identify
+from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.sources import is_factory, resolve, takes_classes
+from driftnorm.models.weight_layouts import (
     PathLike,
     check_fit,
     fit_weights,
@@ -30,8 +32,6 @@ from driftnorm.models.checkpoints import (
     matching_architectures,
     plain_weights,
 )
-from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.sources import is_factory, resolve, takes_classes
 
 FORMAT_VERSION = 1
 HEADER_KEY = "driftnorm"
@@ -102,7 +102,7 @@ def save_checkpoint(
     tensors = network_weights(model_or_state, wanted)
     options = dict(options or {})
     _check_recipe(architecture, options, path, trust=True)
-    if ":" not in architecture:  # built in, or a name that nobody knows
+    if ":" not in architecture:  # built in, or an unknown name
         check_description(tensors, architecture=architecture, classes=classes, options=options)
     digest = weights_hash(tensors)
     description = {
@@ -222,7 +222,7 @@ def _check_recipe(
     if is_factory(architecture) and not trust:
         raise CheckpointError(
             "untrusted",
-            f"{path} wants its network from {architecture!r}, which imports and runs that code; "
+            f"{path} needs its network from {architecture!r}, which imports and runs that code; "
             "pass trust=True (`--trust`) if you trust the source of the file.",
         )
     fetching = sorted(FETCHING_OPTIONS & options.keys())

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm.models.architectures import unknown_name
 from driftnorm.models.channels import first_convolution, set_in_channels
-from driftnorm.models.checkpoints import head_of
 from driftnorm.models.fusion import FusedBatchNorm, fused
-from driftnorm.models.registry import unknown_name
+from driftnorm.models.weight_layouts import head_of
 
 __all__ = [
     "ArmNetwork",

@@ -27,7 +27,7 @@ class Footprint(NamedTuple):
     all_outputs: int
 
     def of_batch(self, images: int, *, gradient: bool, networks: int = 2) -> int:
-        """An estimate for batches of so many images.
+        """An estimate for batches of this many images.
 
         Args:
             images: Per batch.

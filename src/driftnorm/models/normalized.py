@@ -1,4 +1,4 @@
-"""What a network wants its input to look like, and the module that does the arithmetic part of it.
+"""The input that a network takes, and the module that does the arithmetic part of it.
 
 Every model of driftnorm takes RGB images in [0, 1]: subtracting the mean and dividing by the
 standard deviation happens inside the model, so that corruptions, loaders and checkpoints never

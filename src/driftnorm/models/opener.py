@@ -16,19 +16,19 @@ from torch import Tensor, nn
 from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import read_any
 from driftnorm.models._vision import import_timm, import_torchvision
+from driftnorm.models._weight_files import read_any
+from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import (
     facts_in,
     open_checkpoint,
     weights_hash,
 )
-from driftnorm.models.checkpoints import PathLike
 from driftnorm.models.efficientnet_lite import NAME as LITE
-from driftnorm.models.names import WEIGHT_SUFFIXES, Constants, load, load_published
+from driftnorm.models.loader import WEIGHT_SUFFIXES, Constants, load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_constants
-from driftnorm.models.registry import MODELS
 from driftnorm.models.sources import is_factory, resolve
+from driftnorm.models.weight_layouts import PathLike
 
 __all__ = ["Model", "check_weights", "open_model", "read_class_names"]
 
@@ -43,7 +43,7 @@ class Model:
         network: Takes images (N, 3, H, W) in [0, 1] and normalises them itself; evaluation mode.
         name: What to call the model.
         digest: SHA-256 of the network's weights and normalisation.
-        classes: Class names in the order of the outputs; their numbers where nobody named them;
+        classes: Class names in the order of the outputs; their numbers where they have no names;
             none where the network could not be tried on the images that were to be shown.
         preprocessing: How a picture becomes such an image.
         architecture: What it was built from, as `driftnorm.models.load` takes it; None if the
@@ -100,13 +100,13 @@ def open_model(
         model: A self-describing driftnorm file, "timm:NAME", "torchvision:NAME", a built-in name,
             or "package.module:factory".
         weights: A weight file. Without one, timm and torchvision networks get the weights that
-            those projects publish, and a factory's network is taken as it comes.
-        classes: A text file with one class name a line, or a JSON list of names.
+            those projects publish, and a factory's network is used as returned.
+        classes: A text file with one class name per line, or a JSON list of names.
         mean: Mean per channel for images in [0, 1].
         std: Standard deviation per channel.
         size: Height and width of the square input in pixels.
         shown: Height and width of images that come prepared, and are not resized for the network.
-            A network that fails on a try with such images is not refused: whoever shows them to it
+            A network that fails on a try with such images is not refused: whoever runs it on them
             records what it raises.
         untrained: Take an architecture with the weights that it is built with: nothing is
             downloaded, and nothing refused for want of weights.
@@ -160,7 +160,7 @@ def open_model(
 
 
 def check_weights(spec: str, weights: PathLike | None, pretrained: bool) -> None:
-    """Refuse to measure a network that nobody trained, where nothing is downloaded unasked.
+    """Refuse to measure an untrained network, where nothing is downloaded unasked.
 
     Args:
         spec: As `open_model` takes it.
@@ -203,10 +203,10 @@ def read_class_names(path: PathLike) -> tuple[str, ...]:
         try:
             names = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"`classes` {path} is no valid JSON list: {error}.") from error
+            raise ValueError(f"`classes` {path} is not a valid JSON list: {error}.") from error
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
-            f"`classes` {path} must hold class names, one a line or as a JSON list of texts."
+            f"`classes` {path} must hold class names, one per line or as a JSON list of texts."
         )
     return tuple(names)
 

@@ -10,15 +10,15 @@ from typing import Any
 from torch import nn
 
 from driftnorm.models import _vision, deployed, efficientnet_lite
+from driftnorm.models.architectures import MODELS, build, facts_of, unknown_name
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.normalized import Preprocessing
-from driftnorm.models.registry import MODELS, build, facts_of, unknown_name
 
 
 def resolve(
     spec: str, num_classes: int | None = None, **options: Any
 ) -> tuple[nn.Module, Preprocessing | None]:
-    """Builds the bare network of a spec, and tells what input it wants where that is known.
+    """Builds the bare network of a spec, with the input that it takes where that is known.
 
     Args:
         spec: A built-in name ("resnet20"), "efficientnet-lite0", "timm:NAME", "torchvision:NAME" or

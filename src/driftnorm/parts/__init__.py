@@ -34,6 +34,7 @@ from driftnorm.parts.losses import (
     LogitLoss,
     PseudoLabel,
     Weighted,
+    softmax_entropy,
 )
 from driftnorm.parts.reviews import LossFloor
 from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source, Window
@@ -95,4 +96,5 @@ __all__ = [
     "Weight",
     "Weighted",
     "Window",
+    "softmax_entropy",
 ]

@@ -76,7 +76,7 @@ class PredictionsFile:
 
     Args:
         path: The file.
-        length: Keep so many bytes of it; 0 starts it anew.
+        length: Keep this many bytes of it; 0 starts over.
         classes: Name of each class.
     """
 
@@ -98,7 +98,7 @@ class PredictionsFile:
         self._stream.seek(length)
 
     def append(self, names: Iterable[str], answers: Iterable[Answer]) -> None:
-        """Write one line an image; they are with the system when this returns."""
+        """Write one line per image; they are flushed to the system when this returns."""
         self._write(
             f"{_quoted(name)},{self._cells(answer)}"
             for name, answer in zip(names, answers, strict=True)

@@ -97,7 +97,7 @@ class Comparison:
     def _place_of_example(self) -> int:
         """Where the newest changed image goes, so that all had the same chance to be shown.
 
-        Reservoir sampling; drawn anew for each, so that a run that goes on shows the same ones.
+        Reservoir sampling, with a new generator for each: a resumed run shows the same ones.
         """
         if len(self.examples) < MOST_EXAMPLES:
             return len(self.examples)
@@ -119,11 +119,14 @@ class Comparison:
             return f"{self._judgement()} {changed}."
         # As `driftnorm diagnose` reads them: surer each, or more varied together.
         tells = (spread[1] - entropy[1]) - (spread[0] - entropy[0])
-        how = "the answers tell about as much as before, so nothing here says that adapting helps"
+        how = "the predictions are about as informative as before: no sign that adapting helps"
         if tells > TELLS_MORE:
-            how = "the answers tell more, which on varied images speaks for it and is no proof"
+            how = (
+                "the predictions are more informative, which on varied images speaks for adapting "
+                "but is not proof"
+            )
         elif tells < TELLS_LESS:
-            how = "the answers tell less, which speaks against it"
+            how = "the predictions are less informative, which speaks against adapting"
         return f"{changed}: {how}."
 
     def _spread(self, given: Mapping[str, int]) -> float:

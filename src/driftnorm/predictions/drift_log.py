@@ -33,7 +33,7 @@ class DriftCourse:
     points: list[tuple[int, list[float | None]]] = dataclasses.field(default_factory=list)
 
     def add(self, images: int, adapter: Adapter) -> None:
-        """One more batch, after which so many images were seen; measured if it is its turn."""
+        """One more batch, after which this many images were seen; measured if it is its turn."""
         self.batches += 1
         if self.batches % self.width:
             return

@@ -48,9 +48,9 @@ class Plan:
         out: The CSV file. The run's own files are in a folder beside it, named alike.
         preprocessing: Size and resampling of the images.
         classes: Names of the classes.
-        settings: What the run is of, fit for JSON; a run goes on only with the same ones.
-        batch_size: Positions a batch. An unreadable image leaves its place empty, so that it moves
-            no other image into another batch. A rest of less than half a batch goes with the last.
+        settings: What identifies the run, fit for JSON; it resumes only with the same settings.
+        batch_size: Positions per batch. An unreadable image leaves its place empty, so that no
+            other image moves into another batch. A rest of less than half a batch joins the last.
         every: Batches between saved states; None saves every two seconds, or less often where
             writing a state takes long.
         fresh: Start over, whatever is there.
@@ -115,7 +115,7 @@ class Snapshot(NamedTuple):
 
 
 class Began(NamedTuple):
-    """The run may write: nobody else does, and it is the run it was.
+    """The run may write: it has the lock, and its settings are unchanged.
 
     Attributes:
         position: Images that an earlier session has done.
@@ -202,11 +202,11 @@ def _new_notes(heard: list[str], tally: Tally) -> Iterator[Note]:
 
 
 def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
-    """The state to go on from; a new one is on disk before the first prediction is."""
+    """The state to resume from; a new one is on disk before the first prediction is."""
     if plan.fresh or not plan.state_file.exists():
         if plan.out.exists() and not plan.fresh:
             raise ValueError(
-                f"{plan.out} is there already, and not from a run that could go on: choose "
+                f"{plan.out} already exists and is not from a run that can be resumed: choose "
                 "another `--out`, or overwrite it with `--fresh`."
             )
         plan.record_file.unlink(missing_ok=True)

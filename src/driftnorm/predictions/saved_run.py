@@ -18,7 +18,7 @@ from torch import Tensor
 from driftnorm._internal.files import write_atomically
 from driftnorm.adapter import Adapter
 from driftnorm.errors import DataError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
 from driftnorm.predictions.answers_file import Tally
 from driftnorm.predictions.comparison import Comparison
 from driftnorm.predictions.drift_log import DriftCourse
@@ -33,7 +33,7 @@ class RunState:
     """How far a run is.
 
     Attributes:
-        settings: What the run is of; a state goes on only with the same.
+        settings: What identifies the run; a state resumes only with the same settings.
         began: When, in seconds since 1970: data that were changed later are others.
         position: Images done, read or not.
         last_name: Name of the last one.
@@ -53,7 +53,7 @@ class RunState:
     drift: DriftCourse = dataclasses.field(default_factory=DriftCourse)
 
     def check_settings(self, settings: Mapping[str, Any], out: Path) -> None:
-        """Refuse to go on with a run that is of something else."""
+        """Refuse to resume a run with other settings."""
         keys = [*self.settings, *settings]
         for key in keys:
             was, now = self.settings.get(key), settings.get(key)
@@ -94,7 +94,7 @@ def save_adapter(file: Path, adapter: Adapter) -> None:
 
 
 def load_adapter(file: Path, adapter: Adapter) -> None:
-    """Let an adapter go on where another of the same network and method was."""
+    """Restore the saved state into an adapter of the same network and method."""
     tensors = read_any(file)
     if isinstance(tensors, dict):
         tensors.pop(FACTS, None)

@@ -13,7 +13,7 @@ Example:
     (2, 32, 32, 3)
 """
 
-from driftnorm.shifts._engine import corrupt, default_scale
+from driftnorm.shifts._corruption import corrupt, default_scale
 from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 from driftnorm.shifts._overlays import frost_source
 from driftnorm.shifts.constants import CONSTANTS, SCALES, Scale

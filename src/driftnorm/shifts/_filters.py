@@ -16,7 +16,7 @@ import numpy as np
 from driftnorm._internal.types import Doubles, Floats, Integers, Reals
 
 Border: TypeAlias = Literal["nearest", "reflect", "mirror"]
-"""How a row a b c d goes on: nearest d d d, reflect d c b (edge twice), mirror c b a (once)."""
+"""How a row a b c d continues: nearest d d d, reflect d c b (edge twice), mirror c b a (once)."""
 
 
 def fold(positions: Integers, size: int, border: Border) -> Integers:

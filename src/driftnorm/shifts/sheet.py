@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from driftnorm._internal.types import Pixels
-from driftnorm.shifts._engine import corrupt
+from driftnorm.shifts._corruption import corrupt
 from driftnorm.shifts._overlays import frost_source
 from driftnorm.shifts.constants import Scale
 from driftnorm.shifts.registry import SHIFTS

@@ -101,7 +101,7 @@ def spatter(
     layer[layer < threshold] = 0
     if mud:
         return _add_mud(chunk.floats(), layer > threshold, amount)
-    # Above 255 the bytes begin anew at 0, as the original's do.
+    # Above 255 the bytes wrap around to 0, as in the original.
     relief = water_relief((layer * 255).astype(np.int64).astype(np.uint8))
     return truncate(chunk.floats() + (relief * np.float32(amount))[..., None] * _WATER)
 

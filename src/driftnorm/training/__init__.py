@@ -7,12 +7,12 @@ is the training of the augmentation baselines on top of it.
 from driftnorm.errors import TrainingError
 from driftnorm.training.augmentation.catalog import RECIPES, TrainingRecipe, make_recipe
 from driftnorm.training.batches import Batch, ShuffledBatches, random_numbers
-from driftnorm.training.checkpoint import ResumeFile
 from driftnorm.training.loop import Hooks, LoopSettings, Progress, Stop, TrainState, train
 from driftnorm.training.optimization import FULL, SHORT, Optimization, descend
+from driftnorm.training.resume_file import ResumeFile
 from driftnorm.training.robust import RobustTraining
-from driftnorm.training.run import Outcome
 from driftnorm.training.schedule import constant, cosine
+from driftnorm.training.training_run import Outcome
 
 __all__ = [
     "FULL",

@@ -52,7 +52,7 @@ class Batch:
 class ShuffledBatches:
     """An endless stream of shuffled epochs, cut into batches of equal size.
 
-    Every image comes once an epoch; a batch at the end of one takes its rest from the next, so
+    Every image comes once per epoch; a batch at the end of one takes its rest from the next, so
     that none is dropped and none is small.
 
     Args:

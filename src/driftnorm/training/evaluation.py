@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 
 __all__ = ["as_tensors", "clean_accuracy", "fingerprint"]
 

@@ -36,8 +36,8 @@ from driftnorm.training.batches import Batch, ShuffledBatches
 from driftnorm.training.evaluation import fingerprint
 from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState
 from driftnorm.training.optimization import Optimization, descend
-from driftnorm.training.run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.start import Start, file_hash, starting_point
+from driftnorm.training.training_run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 
 __all__ = ["FineTuning", "FrozenStatistics"]
 
@@ -71,7 +71,7 @@ class FineTuning:
         model: Architecture, as `driftnorm.models.load` takes it.
         weights: The pre-trained ones.
         folder: Gets the corrupted training images and the networks.
-        images: Training images a corruption.
+        images: Training images per corruption.
         optimization: Optimiser and length.
         corruptions: Trained on, all but the one that is left out.
         seed: Of the choice of images, their noise, their order and their augmentation.
@@ -139,8 +139,8 @@ class FineTuning:
         clean, _ = _training_set(self.train)
         if not len(SEVERITIES) <= self.images <= len(clean):
             raise ValueError(
-                f"`images` must be from {len(SEVERITIES)}, one a severity, to the {len(clean)} of "
-                f"{self.train}, got {self.images}."
+                f"`images` must be from {len(SEVERITIES)}, one per severity, to the {len(clean)} "
+                f"of {self.train}, got {self.images}."
             )
         drawn = np.random.default_rng([self.seed, list(SHIFTS).index(corruption)])
         return clean.take(drawn.permutation(len(clean))[: self.images])

@@ -111,7 +111,7 @@ def _nothing(*_: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Hooks:
-    """Called as training goes on; for progress bars and logs, not for changing it.
+    """Called during training; for progress bars and logs, not for changing it.
 
     Attributes:
         on_step: After each step, with the progress and the step's losses.
@@ -179,7 +179,7 @@ def train(
         keeper: Gets a checkpoint at the start, every so often, and at the end.
         evaluate: Its numbers are added to every record.
         enough: Ends the run as finished before its last step, for methods that decide so.
-        hooks: Called as training goes on.
+        hooks: Called during training.
         clock: Tells the time in seconds.
 
     Returns:

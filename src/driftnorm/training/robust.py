@@ -25,9 +25,17 @@ from driftnorm.training.loop import (
     TrainState,
 )
 from driftnorm.training.optimization import FULL, Optimization, descend
-from driftnorm.training.run import Limits, Outcome, Saved, TrainingRun, Work, facts_of_run, run_in
 from driftnorm.training.schedule import seconds_a_step, steps_within
 from driftnorm.training.start import Start, file_hash, starting_point
+from driftnorm.training.training_run import (
+    Limits,
+    Outcome,
+    Saved,
+    TrainingRun,
+    Work,
+    facts_of_run,
+    run_in,
+)
 
 __all__ = ["RobustTraining"]
 
@@ -85,7 +93,7 @@ class RobustTraining:
             test: Clean images for the accuracy; nothing is chosen by them.
             folder: Gets `model.safetensors`, and while training `resume.pt`.
             checkpoint_seconds: Time between resumable checkpoints.
-            hooks: Called as training goes on. Weights to start from give a record of step 0, the
+            hooks: Called during training. Weights to start from give a record of step 0, the
                 accuracy that training begins with.
             tell: Called with a few words about each phase.
             on_begin: Called when the network is there and training begins.

@@ -13,7 +13,7 @@ from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.domains.splits import Split, split_domain
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 
 __all__ = ["EVALUATION_BATCH", "DomainArray", "DomainArrays", "evaluation_batches"]
 

@@ -27,7 +27,7 @@ class Domain:
 
     Attributes:
         name: Of its folder.
-        paths: One file a picture.
+        paths: One file per picture.
         labels: Class numbers, (N,).
     """
 
@@ -83,7 +83,7 @@ def open_domains(
         progress: Called while an archive is unpacked.
 
     Returns:
-        The set. Fewer or more pictures than published are no error, but stand in its ``note``.
+        The set. Fewer or more pictures than published are not an error; its ``note`` says so.
 
     Raises:
         FileNotFoundError: There is nothing under that path.
@@ -94,7 +94,7 @@ def open_domains(
         known = survey.known
         own = f" If it is no {known.name} but your own set, say own:{survey.root}." if known else ""
         raise DataError(
-            f"{survey.root} is no sound set of domains (domain/class/picture): "
+            f"{survey.root} is not a sound set of domains (domain/class/picture): "
             f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong.{own}"
         )
     classes = tuple(next(iter(survey.pictures.values())))

@@ -65,7 +65,7 @@ def check_domains(
     """Count the pictures of every domain and class, and open every one of them.
 
     Stray are folders that would be taken for domains or classes, and, within the domains, pictures
-    outside of class folders and files that are no pictures. Files beside the domains are no
+    outside of class folders and files that are not pictures. Files beside the domains are not
     problem: people keep their notes there.
 
     Args:

@@ -86,7 +86,7 @@ def _own_title(root: Path) -> str:
 
 def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no folder: expected one of domain/class/picture.")
+        raise FileNotFoundError(f"{folder} is not a folder: expected one of domain/class/picture.")
     named = None if name in (None, OWN) else find_known(str(name))
     candidates = [] if name == OWN else [named] if named else list(KNOWN_SETS.values())
     found = [
@@ -163,7 +163,7 @@ def _domain_faults(root: Path, names: Sequence[str], known: KnownSet | None) -> 
         if known and name not in known.domains:
             yield Problem("stray", name, f"no domain of {known.name}, but would be taken for one")
         elif not subfolders(root / name):
-            yield Problem("stray", name, "it holds no class folders, so it is no domain")
+            yield Problem("stray", name, "it holds no class folders, so it is not a domain")
 
 
 def _class_faults(pictures: Pictures, known: KnownSet | None) -> Iterator[Problem]:

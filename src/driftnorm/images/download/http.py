@@ -1,4 +1,4 @@
-"""Downloading a file over HTTP so that it can be stopped and gone on with."""
+"""Downloads over HTTP that can be stopped and resumed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Unreachable(DataError):
 def download(url: str, target: Path, md5: str | None, progress: Report) -> None:
     """Fetch a file; under its name it is always whole.
 
-    What has come stays in ``<target>.part`` until all of it is there and its checksum is right, and
-    the next call goes on from its end.
+    What was received stays in ``<target>.part`` until it is complete with the right checksum, and
+    the next call resumes from its end.
 
     Args:
         url: An http or https address.
@@ -127,8 +127,8 @@ def _receive(
 def _broken(url: str, done: int, total: int | None) -> DataError:
     size = "an unknown number of" if total is None else f"{total:,}"
     return DataError(
-        f"The connection to {_host(url)} broke after {done:,} of {size} bytes. What has come is "
-        "kept: run the same command again to go on."
+        f"The connection to {_host(url)} broke after {done:,} of {size} bytes. What was received "
+        "is kept: run the same command again to resume."
     )
 
 

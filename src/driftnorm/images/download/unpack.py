@@ -10,7 +10,7 @@ from typing import IO
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import stored_path
-from driftnorm.images.download.catalogue import Dataset, File
+from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 from driftnorm.images.tar_members import DAMAGE, opened_tar, tar_members
 
@@ -61,8 +61,8 @@ def _take_from_archive(source: Path, copier: _Copier) -> None:
         with source.open("rb") as stream:
             opening = stream.read(16)
         raise DataError(
-            f"{source} is no tar archive, or a truncated or damaged one: {error} (it starts with "
-            f"{opening!r} and has {source.stat().st_size:,} bytes)."
+            f"{source} is not a tar archive, or a truncated or damaged one: {error} (it starts "
+            f"with {opening!r} and has {source.stat().st_size:,} bytes)."
         ) from error
 
 

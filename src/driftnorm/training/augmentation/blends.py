@@ -5,7 +5,7 @@ Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018):
 CutMix (Yun et al., "CutMix", ICCV 2019): x is x_a with a box of x_b pasted in; the box has the
     part 1 - w of the area with w ~ Beta(alpha, alpha), its centre is uniform, it is clipped at the
     border, and w is then corrected to the part of x_a that is left.
-In both, b is a random permutation of the batch and w is drawn once a batch, as their authors do.
+In both, b is a random permutation of the batch and w is drawn once per batch, as their authors do.
 alpha is 1 for both: the CIFAR setting of Mixup's and the default of CutMix's authors, who apply
 CutMix to a batch with probability 0.5 on CIFAR. (The AugMix paper, whose table has both, does not
 restate them.)
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 from driftnorm.training.augmentation.cutout import boxes
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop, require
 from driftnorm.training.batches import Batch

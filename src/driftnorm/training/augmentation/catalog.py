@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from driftnorm.models.registry import unknown_name
+from driftnorm.models.architectures import unknown_name
 from driftnorm.training.augmentation.adversarial import Adversarial
 from driftnorm.training.augmentation.augmix import Augmix
 from driftnorm.training.augmentation.autoaugment import Autoaugment

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 from driftnorm.models import Normalized
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
 from driftnorm.training.batches import Batch
@@ -37,7 +37,7 @@ def boxes(
 
 
 def mask_squares(images: Tensor, rng: np.random.Generator, size: int, fill: Tensor) -> Tensor:
-    """Puts `fill` (one value a channel) into one random square of each image."""
+    """Puts `fill` (one value per channel) into one random square of each image."""
     height, width = images.shape[-2:]
     y = rng.integers(0, height, size=len(images))
     x = rng.integers(0, width, size=len(images))

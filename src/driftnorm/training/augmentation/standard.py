@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 from driftnorm.training.batches import Batch
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 def require(
     name: str, value: float, low: float, high: float = math.inf, *, whole: bool = False
 ) -> None:
-    """Refuses a setting that is no number, none that is whole, or outside of [low, high]."""
+    """Refuses what is not a number, not whole where it must be, or outside of [low, high]."""
     kind = Integral if whole else Real
     if isinstance(value, bool) or not isinstance(value, kind):
         wanted = "a whole number" if whole else "a number"

@@ -10,7 +10,7 @@ from driftnorm._internal.names import nearest
 from driftnorm.models import Normalized, load, resolve
 from driftnorm.models import efficientnet_lite as lite
 from driftnorm.models.channels import set_in_channels
-from driftnorm.models.checkpoints import PathLike
+from driftnorm.models.weight_layouts import PathLike
 
 __all__ = ["BACKBONES", "backbone"]
 

@@ -34,10 +34,10 @@ from driftnorm.training.domains.backbones import backbone
 from driftnorm.training.domains.minibatches import Batches
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import LoopSettings, Progress, Stop, TrainState
-from driftnorm.training.run import Outcome, Saved, TrainingRun, Work
+from driftnorm.training.training_run import Outcome, Saved, TrainingRun, Work
 
 if TYPE_CHECKING:
-    from driftnorm.training.domains.training import DomainTraining
+    from driftnorm.training.domains.domain_training import DomainTraining
 
 __all__ = ["Cost", "DomainRun"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from driftnorm._internal.types import Integers
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.domains.domain_arrays import DomainArray
-from driftnorm.images.unit import unit
+from driftnorm.images.unit_range import unit
 from driftnorm.training.batches import random_numbers
 
 __all__ = ["Batches"]

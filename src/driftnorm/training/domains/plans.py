@@ -11,10 +11,10 @@ from driftnorm.images.domains.named import DIGIT_SETS
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD
+from driftnorm.training.domains.domain_training import DomainTraining, options_of
 from driftnorm.training.domains.hparams import default_hparams, random_hparams
 from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Reading, TrainingSettings
-from driftnorm.training.domains.training import DomainTraining, options_of
 
 __all__ = ["PlanOptions", "is_swad", "settings_of"]
 

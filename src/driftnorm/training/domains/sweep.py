@@ -2,7 +2,7 @@
 
 A job is one training in a folder of its own, and done when its history is there: killing, resuming
 and running twice are the same case. A job that fails leaves its error in ``failed.json`` until it
-succeeds; the others go on. Defaults come first, so that a sweep that was cut short is of use.
+succeeds; the others continue. Defaults come first, so that an interrupted sweep is still useful.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.splits import seed_hash
 from driftnorm.training.domains.algorithms import find_algorithm
+from driftnorm.training.domains.domain_training import Cost, DomainTraining
 from driftnorm.training.domains.plans import PlanOptions, is_swad, settings_of
-from driftnorm.training.domains.training import Cost, DomainTraining
 from driftnorm.training.loop import Stop
 
 __all__ = ["FAILED", "Ended", "Job", "Sweep", "estimated_seconds"]

@@ -13,7 +13,7 @@ Formula:
     * ``"paper"``: the context network is trained with the rest.
     * ``"domainbed"``: as DomainBed's code runs: the optimiser is made before the context network,
       which therefore keeps its first weights; and the network for digits, which no pre-training
-      gave any filters, starts with a first convolution made anew for all its channels.
+      gave any filters, starts with a new first convolution for all its channels.
 
     In both, the context network's batch norm is trained normally, whatever the backbone's mode is:
     it is new, and frozen statistics of a new network would describe nothing.

@@ -8,7 +8,7 @@ Formula:
     at odd places of the domain's minibatch: an unbiased estimate of the squared derivative, which
     can be negative. d/dw CE(w z, y) at w = 1 is the mean of sum_c softmax(z)_c z_c - z_y.
     loss = mean_k CE_k + P mean_k penalty_k, P = 1 in the first ``anneal_steps`` steps, then
-    ``penalty_weight``. At the change, Adam starts anew, since its moments belong to another loss.
+    ``penalty_weight``. At the change, Adam is restarted, since its moments belong to another loss.
     As in DomainBed, the loss is not divided by P.
 """
 

@@ -35,10 +35,15 @@ from torch import Tensor, nn
 
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
+from driftnorm.training.domains.later_stages import (
+    Tail,
+    affine_names,
+    replaced_output,
+    stateful_until,
+)
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import stage_names
-from driftnorm.training.domains.tails import Tail, affine_names, replaced_output, stateful_until
 from driftnorm.training.loop import TrainState
 
 __all__ = ["SagNet", "randomised_content", "randomised_style"]

@@ -9,7 +9,7 @@ Formula:
     their mean, each with the same weight.
 
     Only parameters are averaged; buffers are those of the last step. With frozen statistics that is
-    all. If batch norm was trained, estimate its statistics anew: :func:`reestimate_statistics`.
+    all. If batch norm was trained, re-estimate its statistics: :func:`reestimate_statistics`.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class SWAD(Algorithm):
 
 
 def _in_a_row(module: nn.Module) -> Tensor:
-    """All parameters, whatever their memory layout (torch's own function wants contiguous ones)."""
+    """All parameters, whatever their memory layout (torch's own function needs contiguous ones)."""
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 

@@ -23,8 +23,8 @@ def open_inputs(path: str | os.PathLike[str]) -> Inputs:
     """Open a folder of pictures, a list of paths, an array of images or an archive of pictures.
 
     Args:
-        path: A folder; a text file with one path a line; an ``.npy`` or ``.npz`` file; a ``.tar``,
-            compressed or not.
+        path: A folder; a text file with one path per line; an ``.npy`` or ``.npz`` file; a
+            ``.tar``, compressed or not.
 
     Returns:
         The images, in a fixed order.

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm.errors import CheckpointError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
+from driftnorm.models.architectures import MODELS
 from driftnorm.models.normalized import Normalized
-from driftnorm.models.registry import MODELS
 
 NESTS = ("state_dict", "model_state_dict", "model")
 WRAPPERS = ("module.", "model.", "network.", "_orig_mod.", "1.")
@@ -52,7 +52,7 @@ def load_weights(path: PathLike, *, trust: bool = False) -> dict[str, Tensor]:
         with those.
 
     Raises:
-        CheckpointError: The file is no usable checkpoint; the message and `problem` say why.
+        CheckpointError: The file is not a usable checkpoint; the message and `problem` say why.
     """
     return plain_weights(_state_dict_in(read_any(path, trust=trust), path))
 

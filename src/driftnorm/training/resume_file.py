@@ -1,4 +1,4 @@
-"""Resumable checkpoints: one file with everything a run needs to go on.
+"""Resumable checkpoints: one file with everything a run needs to resume.
 
 A file appears whole or not at all, and it knows which run it belongs to. Random states are not in
 it, because nothing depends on them (see `batches`). It is read with `weights_only=True`: opening
@@ -18,7 +18,7 @@ import torch
 
 from driftnorm._internal.files import write_atomically
 from driftnorm.errors import CheckpointError, TrainingError
-from driftnorm.models._files import read_any
+from driftnorm.models._weight_files import read_any
 from driftnorm.training.loop import Progress, TrainState
 
 __all__ = ["ResumeFile", "check_identity"]

@@ -16,7 +16,6 @@ import torch
 
 from driftnorm._internal.files import exclusive
 from driftnorm.models.checkpoint_files import facts_in
-from driftnorm.training.checkpoint import ResumeFile, check_identity
 from driftnorm.training.loop import (
     BatchT,
     Hooks,
@@ -28,6 +27,7 @@ from driftnorm.training.loop import (
     TrainState,
     train,
 )
+from driftnorm.training.resume_file import ResumeFile, check_identity
 
 __all__ = ["Limits", "Outcome", "Saved", "TrainingRun", "Work", "facts_of_run", "run_in"]
 
@@ -158,7 +158,7 @@ class TrainingRun(Generic[BatchT]):
 
         Args:
             limits: How long, and how often to keep a checkpoint.
-            hooks: Called as training goes on.
+            hooks: Called during training.
             tell: Called with a few words about each phase.
             on_begin: Called when all checks have passed and training begins.
         """

@@ -9,17 +9,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from driftnorm.adapter._checks import normalizes_input
+from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import open_checkpoint
-from driftnorm.models.checkpoints import (
+from driftnorm.models.normalized import Normalized, Preprocessing
+from driftnorm.models.sources import is_builtin, resolve
+from driftnorm.models.weight_layouts import (
     PathLike,
     classes_in,
     fit_weights,
     load_weights,
     plain_weights,
 )
-from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.registry import MODELS
-from driftnorm.models.sources import is_builtin, resolve
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".tar")
 

@@ -1,6 +1,6 @@
-"""Reading weight files of any origin, safely, and saying what is wrong with those that are none.
+"""Reading weight files of any origin, safely, with a clear error for files that are not weights.
 
-What a file is gets decided by its bytes, never by its name: authors' `.pth.tar` are no tar files,
+The format is detected from the content, never from the name: authors' `.pth.tar` are not tar files,
 and a `.pt` may be a web page.
 """
 
@@ -152,7 +152,7 @@ def _truncated(file: Path, evidence: str) -> CheckpointError:
 def _read_torch(file: Path, trust: bool) -> Any:
     try:
         with warnings.catch_warnings():
-            # Either the file loads, or what stops it is said below.
+            # Either the file loads, or the reason is reported below.
             warnings.filterwarnings("ignore", message="Detected pickle protocol")
             return torch.load(file, map_location="cpu", weights_only=not trust)
     except MemoryError:

@@ -24,7 +24,7 @@ from driftnorm.training.domains.domain_run import Cost, DomainRun
 from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Features, Precision, TrainingSettings
 from driftnorm.training.loop import Hooks
-from driftnorm.training.run import Limits, Outcome
+from driftnorm.training.training_run import Limits, Outcome
 
 __all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision", "options_of"]
 
@@ -118,7 +118,7 @@ class DomainTraining(TrainingSettings):
             budget_seconds: Stop when the run took this long, over all resumptions.
             more_seconds: Stop this long from now on, whatever it took before.
             checkpoint_seconds: Between checkpoints.
-            hooks: Called as training goes on.
+            hooks: Called during training.
             on_begin: Called when all checks have passed: the network is built, and the folder
                 holds this run or none.
         """
