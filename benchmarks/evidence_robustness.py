@@ -161,7 +161,8 @@ def training_table(facts: Sequence[dict[str, Any]]) -> Table:
     )
     note = (
         f"`driftnorm train robust --short --weights {facts[0]['init_file']} --threads 1 "
-        "--hours ...`: SGD with a learning rate from 0.02 to 0 along a cosine, batch 128, seed 0; an epoch is "
+        "--hours ...`: SGD with a learning rate from 0.02 to 0 along a cosine, batch 128, seed 0; an "
+        "epoch is "
         "50,000 training images. "
         f"Clean error in % on {facts[0]['tested_images']:,} images. "
         "A budget as short as this leaves the recipes with the most passes per step (augmix three, "
