@@ -27,12 +27,12 @@ from driftnorm.models import load
 from driftnorm.parts import Descent
 from driftnorm.parts.layers import First
 from driftnorm.shifts import CORRUPTIONS
+from driftnorm.views.paper import DETAILED, MEAN
 from driftnorm.views.robustness import (
     detailed_table,
     severity_table,
     summary_table,
 )
-from driftnorm.views.robustness_paper import DETAILED, MEAN
 
 
 @pytest.fixture

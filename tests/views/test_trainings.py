@@ -17,7 +17,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training.domains.training import DomainTraining
 from driftnorm.views.domain_rows import mean_text
-from driftnorm.views.domainbed import published
+from driftnorm.views.paper import published
 from driftnorm.views.trainings import RUN_VIEWS, load_runs, selected_table
 
 NAMES = ("a", "b", "c")
