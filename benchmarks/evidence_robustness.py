@@ -33,9 +33,9 @@ from driftnorm.models import open_checkpoint
 from driftnorm.training import SHORT, RobustTraining, make_recipe
 from driftnorm.training.augmentation.catalog import RECIPES
 from driftnorm.views.compare import in_order
+from driftnorm.views.figures import PLOTS
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.robustness import VIEWS
-from driftnorm.views.robustness_figures import PLOTS
 from driftnorm.views.table import Column, Table
 
 RUNS = Path("runs/evidence/robustness")

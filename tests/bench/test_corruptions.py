@@ -386,7 +386,7 @@ def test_command_killed_and_started_again(data: str, weights: Path, tmp_path: Pa
     frost = [row for row in rows if row.shift.startswith("frost")]
     assert {row.shift for row in frost} == {"frost (procedural)"}
     assert {row.metrics["note"] for row in frost} == {"frost is procedural"}
-    shown = call("table", "detailed", str(out), "--form", "latex")
+    shown = call("table", "detailed", str(out), "--format", "latex")
     assert "\\begin{tabular}{lrr" in shown.stdout
     assert "gaussian\\_noise" in shown.stdout
     wrong = call("table", "sumary", str(out))

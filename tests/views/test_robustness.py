@@ -406,7 +406,7 @@ def test_the_command_puts_files_together(tmp_path: Path) -> None:
     save_rows(made_rows({"tent": 0.2}, STREAMS), tmp_path / "two.jsonl")
     command = [sys.executable, "-c", "from driftnorm.cli import main; main()", "table", "summary"]
     files = [str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")]
-    chosen = [*command, *files, "--form", "csv", "--methods", "tent", "bn"]
+    chosen = [*command, *files, "--format", "csv", "--methods", "tent", "bn"]
     found = subprocess.run(chosen, capture_output=True, text=True, check=True)
     note, content = found.stdout.split("\n", 1)
     assert note.startswith("# Error in %. Model net@12345678; cifar-10-c (generated), ")
@@ -434,10 +434,10 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = mixed_folder(tmp_path)
-    summary = shown(capsys, "summary", rows, "--form", "csv")
+    summary = shown(capsys, "summary", rows, "--format", "csv")
     assert "severities 1 to 5" in summary
     assert "Left out, for they met other streams: bn:running=True," in summary
-    ablation = shown(capsys, "ablation", rows, "--form", "csv")
+    ablation = shown(capsys, "ablation", rows, "--format", "csv")
     assert "Only severity 5, which all methods met; left out: severity 1 2 3 4." in ablation
     assert "The paper's 17.7 and 42.1 seem to be of severity 5." in ablation
     app(
@@ -452,6 +452,30 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     for name in ("summary", "ablation"):
         with pytest.raises(MixedRowsError, match=r"lacks .* of 75 streams, such as .* at"):
             app(["table", name, str(rows)], result_action="return_value")
+
+
+def test_tables_are_listed_and_written_to_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = shown(capsys, "list")
+    assert shown(capsys) == listed
+    assert [line.split()[0] for line in listed.splitlines()][:2] == ["summary", "detailed"]
+    save_rows(made_rows({"tent": 0.2, "bn": 0.3}, STREAMS), tmp_path / "rows.jsonl")
+    rows, made = tmp_path / "rows.jsonl", VIEWS["summary"]
+    table = made.make(in_order(load_rows(rows), made.methods))
+    for name, text in (
+        ("a.md", table.to_markdown()),
+        ("a.csv", table.to_csv()),
+        ("a.tex", table.to_latex()),
+    ):
+        assert shown(capsys, "summary", rows, "--out", tmp_path / "new" / name) == ""
+        assert (tmp_path / "new" / name).read_text() == text
+    shown(capsys, "summary", rows, "-o", tmp_path / "a.txt")
+    assert "Mean error over corruptions" in (tmp_path / "a.txt").read_text()
+    asked = shown(capsys, "summary", rows, "--format", "json")
+    assert asked == shown(capsys, "summary", rows, "--json")
+    with pytest.raises(IsADirectoryError, match="`--out` must be a file"):
+        shown(capsys, "summary", rows, "--out", tmp_path)
 
 
 def test_no_number_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,8 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
 __all__ = [
+    "ALL_SEVERITIES",
+    "GUESSING",
     "Part",
     "change_of_error",
     "change_text",
@@ -56,7 +58,8 @@ _CLASSES = {
     "RotatedMNIST": 10,
     "ColoredMNIST": 2,
 }
-_GUESSING = 0.05  # of the way from guessing to perfect: less is not better than guessing
+GUESSING = 0.05
+"""Of the way from guessing to perfect: less is hardly better than guessing."""
 
 
 def methods_of(rows: Sequence[Row]) -> list[str]:
@@ -190,7 +193,9 @@ def check_protocol(rows: Sequence[Row]) -> None:
         )
     if len({comparable(row.cell) for row in rows}) > 1:
         texts = sorted({protocol_text([row.cell]) for row in rows})
-        raise MixedRowsError("these protocols cannot be mixed: " + " | ".join(texts))
+        sizes = sorted({row.cell.protocol.batch_size for row in rows})
+        advice = f". Choose with `--where batch_size={sizes[0]}`." if len(sizes) > 1 else ""
+        raise MixedRowsError(f"these protocols cannot be mixed: {' | '.join(texts)}{advice}")
     optimising = {row.cell.method.settings for row in rows if row.cell.method.settings}
     if len(optimising) > 1:
         raise MixedRowsError(f"methods were optimised differently: {sorted(optimising)}.")
@@ -253,17 +258,18 @@ def clean_error(rows: Sequence[Row], method: str) -> float | None:
     return 100 * float(np.mean([row.metrics["error"] for row in own])) if beside else None
 
 
-def near_chance(rows: Sequence[Row]) -> bool:
+def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
     """Whether these rows are hardly better than guessing, as far as the classes are known.
 
-    Rows do not count the classes: a data set that we know does, or the largest class answered.
+    Rows do not count the classes: a data set that we know does, or the largest class that these
+    rows, or others of the same network, answered.
     """
     if not rows:
         return False
-    answered = max((max(row.metrics.get("answers") or (-1,)) for row in rows), default=-1) + 1
+    answered = 1 + max(max(row.metrics.get("answers") or (-1,)) for row in (*rows, *beside))
     classes = _CLASSES.get(data_set(rows), answered)
     accuracy = 1 - float(np.mean([row.metrics["error"] for row in rows]))
-    return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < _GUESSING
+    return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < GUESSING
 
 
 def one_batch_note(rows: Sequence[Row]) -> str:
