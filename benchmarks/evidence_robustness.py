@@ -35,9 +35,9 @@ from driftnorm.models import open_checkpoint
 from driftnorm.training import SHORT, RobustTraining, make_recipe
 from driftnorm.training.augmentation.catalog import RECIPES
 from driftnorm.views.compare import in_order
+from driftnorm.views.figures import PLOTS
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.robustness import VIEWS
-from driftnorm.views.robustness_figures import PLOTS
 from driftnorm.views.table import Column, Table
 
 RUNS = Path("runs/evidence/robustness")
@@ -161,9 +161,8 @@ def training_table(facts: Sequence[dict[str, Any]]) -> Table:
     )
     note = (
         f"`driftnorm train robust --short --weights {facts[0]['init_file']} --threads 1 "
-        "--hours ...`: SGD with a learning rate from 0.02 to 0 along a cosine, batch 128, seed 0; an "
-        "epoch is "
-        "50,000 training images. "
+        "--hours ...`: SGD with a learning rate from 0.02 to 0 along a cosine, batch 128, seed 0; "
+        "an epoch is 50,000 training images. "
         f"Clean error in % on {facts[0]['tested_images']:,} images. "
         "A budget as short as this leaves the recipes with the most passes per step (augmix three, "
         "adversarial eleven) far from converged: these networks are weaker than published ones."

@@ -59,8 +59,8 @@ def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
 
 def test_the_robustness_numbers_in_the_readme_come_from_the_committed_rows() -> None:
     from driftnorm.bench.rows import load_rows
+    from driftnorm.views.claim_tables import claims_table
     from driftnorm.views.compare import in_order, mean_error
-    from driftnorm.views.robustness_claims import claims_table
 
     files = (ROOT / "docs" / "rows").glob("robustness-cifar10-resnet20-severity*.jsonl")
     rows = in_order([row for file in files for row in load_rows(file)])

@@ -95,7 +95,7 @@ def test_what_views_read_never_imports_torch(name: str) -> None:
         ["--help"],
         ["table", "--help"],
         ["table", "summary", "ROWS", "--methods", "source", "gprebn"],
-        ["plot", "severity", "ROWS", "--output", "OUT.png"],
+        ["plot", "severity", "ROWS", "--out", "OUT.png"],
         ["report", "ROWS", "--out", "OUT.html"],
     ],
     ids=lambda words: " ".join(words[:2]),

@@ -28,12 +28,12 @@ from driftnorm.models import load
 from driftnorm.parts import Descent
 from driftnorm.parts.layers import First
 from driftnorm.shifts import CORRUPTIONS
+from driftnorm.views.paper import DETAILED, MEAN
 from driftnorm.views.robustness import (
     detailed_table,
     severity_table,
     summary_table,
 )
-from driftnorm.views.robustness_paper import DETAILED, MEAN
 
 
 @pytest.fixture
@@ -388,7 +388,7 @@ def test_command_killed_and_started_again(data: str, weights: Path, tmp_path: Pa
     frost = [row for row in rows if row.shift.startswith("frost")]
     assert {row.shift for row in frost} == {"frost (procedural)"}
     assert {row.metrics["note"] for row in frost} == {"frost is procedural"}
-    shown = call("table", "detailed", str(out), "--form", "latex")
+    shown = call("table", "detailed", str(out), "--format", "latex")
     assert "\\begin{tabular}{lrr" in shown.stdout
     assert "gaussian\\_noise" in shown.stdout
     wrong = call("table", "sumary", str(out))

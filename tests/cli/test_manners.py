@@ -33,7 +33,7 @@ def test_quiet_commands_print_nothing(
     save_rows(made_rows({"tent": 0.2, "gprebn": 0.1}, [("fog", 5), ("fog", 4)]), rows)
     commands: list[tuple[object, ...]] = [
         ("report", rows, "--out", tmp_path / "report.html"),
-        ("plot", "severity", rows, "--output", tmp_path / "plot.png"),
+        ("plot", "severity", rows, "--out", tmp_path / "plot.png"),
         ("data", "get", "toy", "--from", tmp_path / "toy.tar", "--out", tmp_path / "toy"),
         ("data", "check", "toy", tmp_path / "toy"),
         ("corrupt", pets, tmp_path / "C", "--corruptions", "fog", "--workers", "1"),

@@ -222,7 +222,7 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
     monkeypatch.setattr("driftnorm.cli.demo.find_spec", lambda name: None)
     monkeypatch.setattr(DigitStudy, "cells", lambda self: [])
     monkeypatch.setattr("driftnorm.cli.demo.demo_table", lambda rows: Table("x", (), ()))
-    monkeypatch.setattr("driftnorm.cli.demo.demo_plot", lambda *about: pytest.fail("drawn"))
+    monkeypatch.setattr("driftnorm.cli.demo.draw", lambda *about: pytest.fail("drawn"))
     monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")
     (tmp_path / "demo" / "rows").mkdir(parents=True)
     demo(seeds=1, out=tmp_path / "demo")

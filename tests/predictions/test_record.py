@@ -23,7 +23,8 @@ from driftnorm.predictions.answers_file import Answer
 from driftnorm.predictions.comparison import COMPARED_IMAGES, ENOUGH, SHARE, Comparison
 from driftnorm.predictions.drift_log import MOST_POINTS, DriftCourse
 from driftnorm.predictions.run import Outcome, Plan, adapt_stream
-from driftnorm.views.report.heat import heat_grid
+from driftnorm.views.figure import HeatMap
+from driftnorm.views.render.svg import heat_chart
 from driftnorm.views.report.page import make_report
 
 
@@ -93,7 +94,8 @@ def test_the_course_of_the_drift_stays_small(home: Path) -> None:
 def test_columns_of_a_heat_map_are_named_where_there_is_room(
     columns: list[str], named: list[str]
 ) -> None:
-    page = heat_grid("drift", columns, [("bn1", [0.5, math.nan, *[1.0] * 28][: len(columns)])])
+    values = [0.5, math.nan, *[1.0] * 28][: len(columns)]
+    page = heat_chart(HeatMap("drift", columns, [("bn1", values)]))
     ticks = re.findall(r'class="tick"[^>]*>([^<]+)<', page)
     assert set(ticks) == {"strongest: 1" if len(columns) > 2 else "strongest: 0.5", *named}
     assert page.count("<rect") == len(columns) - (len(columns) > 1)

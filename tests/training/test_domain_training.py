@@ -555,7 +555,7 @@ def test_commands(folder: Path, cache: str, models: list[str], tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "erm + bn" in done.stdout
     shown = subprocess.run(
-        [*DRIFTNORM, "table", "domains", str(tmp_path / "rows"), "--form", "csv"],
+        [*DRIFTNORM, "table", "domains", str(tmp_path / "rows"), "--format", "csv"],
         capture_output=True,
         text=True,
         check=False,

@@ -266,7 +266,7 @@ def test_command(root: Path, tmp_path: Path) -> None:
     assert "4 done already" in driftnorm(*command, "--dry-run").stdout
     assert yaml.safe_load((out / "config.yaml").read_text())["command"] == "sweep domains"
     assert "0 failed" in driftnorm("run", out / "config.yaml").stdout
-    table = driftnorm("table", "selected-training", out, "--form", "csv")
+    table = driftnorm("table", "selected-training", out, "--format", "csv")
     lines = [line for line in table.stdout.splitlines() if line and not line.startswith("#")]
     assert [line.split(",")[0] for line in lines] == ["algorithm", "erm", "groupdro"]
     (out / "erm-red-h0-t0" / HISTORY).unlink()

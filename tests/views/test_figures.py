@@ -12,13 +12,14 @@ from made_rows import made_row, made_rows
 
 from driftnorm.bench.metrics import expected_calibration_error, filled_bins
 from driftnorm.bench.rows import Row, save_rows
+from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.cli.plot import plot
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import batch_size_table
 from driftnorm.views.figure import Figure, Series
+from driftnorm.views.figures import PLOTS, find_plot
 from driftnorm.views.palette import colours_of
 from driftnorm.views.render.matplotlib import draw
-from driftnorm.views.robustness_figures import PLOTS, find_plot
 
 STREAMS = (("pixelate", 1), ("pixelate", 5), ("fog", 1), ("fog", 5))
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -38,6 +39,37 @@ def several_sizes() -> list[Row]:
         row
         for batch, error in ((8, 0.5), (32, 0.4), (200, 0.3))
         for row in made_rows({"bn": error, "tent": error / 2}, STREAMS, count=400, batch=batch)
+    ]
+
+
+def domain_rows(trials: int = 2) -> list[Row]:
+    """Two trainings, two targets of different lengths, a finished run."""
+    return [
+        made_row(
+            method,
+            shift,
+            0,
+            error + 0.04 * trial,
+            data="mine",
+            count=50 + 10 * place,
+            study="domains",
+            model=f"{algorithm} -> {target}, trial {trial}@{target}{trial}",
+        )
+        for place, (target, other) in enumerate((("art", "photo"), ("photo", "art")))
+        for algorithm in ("erm", "coral")
+        for trial in range(trials)
+        for method, error in (("source", 0.4), ("bn", 0.3), ("tent", 0.2))
+        for shift in (f"{other}/out", f"{target}/in")
+    ]
+
+
+def fine_tuned_rows() -> list[Row]:
+    tuned = "resnet20-without-{}-1000-images-2-epochs-lr-0.01-seed-0-ab12.safetensors@0"
+    return [
+        made_row(method, shift, 5, error / part, study=study, model=model.format(shift))
+        for shift in ("fog", "snow")
+        for method, error in {"source": 0.4, TENT_ON_SOURCE: 0.5, "bn": 0.3, "tent": 0.2}.items()
+        for study, model, part in ((FINE_TUNED, tuned, 4), ("robustness", "net@1", 1))
     ]
 
 
@@ -145,7 +177,7 @@ def test_batch_sizes_may_differ_and_nothing_else() -> None:
         batch_size_table([*rows, *other])
 
 
-@pytest.mark.parametrize("name", [name for name in PLOTS if name != "batch-size"])
+@pytest.mark.parametrize("name", ["corruptions", "severity", "online", "calibration"])
 def test_other_plots_refuse_several_batch_sizes(name: str) -> None:
     with pytest.raises(MixedRowsError, match="protocols cannot be mixed"):
         find_plot(name).make(several_sizes())
@@ -156,7 +188,8 @@ def test_other_plots_refuse_several_batch_sizes(name: str) -> None:
 @pytest.mark.parametrize("suffix", MAGIC)
 @pytest.mark.parametrize("name", PLOTS)
 def test_every_plot_becomes_a_file(name: str, suffix: str, tmp_path: Path) -> None:
-    rows = several_sizes() if name == "batch-size" else some_rows()
+    made = {"batch-size": several_sizes, "domains": domain_rows, "fine-tuned": fine_tuned_rows}
+    rows = made.get(name, some_rows)()
     figure, path = find_plot(name).make(rows), tmp_path / "new" / f"figure{suffix}"
     draw(figure, path)
     content = path.read_bytes()
@@ -167,6 +200,33 @@ def test_every_plot_becomes_a_file(name: str, suffix: str, tmp_path: Path) -> No
         text = content.decode()
         # the note is broken into lines, and an apostrophe is none in XML
         assert all(w in text for w in (figure.title, "tent", *figure.note.split()) if "'" not in w)
+
+
+def test_accuracy_by_target_domain_with_a_panel_per_training() -> None:
+    figure = find_plot("domains").make(domain_rows())
+    assert figure.ticks == ((0, "art"), (1, "photo"), (2, "average"))
+    assert [*figure.panels] == ["coral", "erm"] or [*figure.panels] == ["erm", "coral"]
+    tent = next(each for each in figure.panels["erm"] if each.method == "tent")
+    assert tent.y == pytest.approx([78, 78, 78])  # 80 and 76 in two trials
+    assert tent.spread == pytest.approx([2 / np.sqrt(2), 2 / np.sqrt(2), 0])
+    assert all(not each.spread for each in find_plot("domains").make(domain_rows(1)).series)
+    with pytest.raises(MixedRowsError, match="driftnorm plot domains"):
+        find_plot("corruptions").make(domain_rows())
+
+
+def test_fine_tuned_networks_beside_the_pre_trained_one() -> None:
+    figure = find_plot("fine-tuned").make(fine_tuned_rows())
+    assert [name for _, name in figure.ticks] == ["fine-tuned", "pre-trained"]
+    found = {method: each.y for method, each in series(figure).items()}
+    assert found["source"] == pytest.approx([10, 40])
+    assert found["tent"] == pytest.approx([5, 20])
+
+
+def test_every_method_keeps_its_colour_in_a_figure_with_panels(tmp_path: Path) -> None:
+    draw(find_plot("domains").make(domain_rows()), tmp_path / "panels.svg")
+    text = (tmp_path / "panels.svg").read_text()
+    assert text.count(">tent<") == 1  # a name in the legend is there once
+    assert text.count(colours_of(["tent"])["tent"]) >= 2 * 3
 
 
 def test_colours_belong_to_methods() -> None:
@@ -202,11 +262,18 @@ def test_the_command_puts_files_together(
     save_rows(rows[3:], tmp_path / "two.jsonl")  # they overlap
     files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     target = tmp_path / "severity.svg"
-    plot("severity", files, output=target, methods=["tent", "bn"])
+    plot("severity", files, out=target, methods=["tent", "bn"])
     text = target.read_text()
     assert ">source<" not in text
     assert text.index(">tent<") < text.index(">bn<")
+    capsys.readouterr()
     plot("list")
-    assert "batch-size" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    plot()
+    assert capsys.readouterr().out == listed
+    assert [line.split()[0] for line in listed.splitlines()] == [*PLOTS]
+    plot("severity", files, out=tmp_path / "other.pdf", form="pdf", quiet=True)
+    with pytest.raises(ValueError, match=r"must end in \.pdf as `--format` says"):
+        plot("severity", files, out=tmp_path / "other.svg", form="pdf")
     with pytest.raises(ValueError, match="`rows`"):
         plot("severity")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from dataclasses import replace
@@ -15,24 +16,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_cells import with_method, with_settings, with_stream
+from made_rows import made_row
 from report_rows import HOSTILE, PIXEL, STREAMS, make_rows
 
+from driftnorm import adapt
 from driftnorm.bench.cell import DataId, Shift
 from driftnorm.bench.metrics import pooled_bins, reliability
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows, save_rows
 from driftnorm.cli.report import report
 from driftnorm.views.compare import change_of_error, mean_error
-from driftnorm.views.palette import palette_css, slots_of
-from driftnorm.views.report.charts import Bar, bar_chart, line_chart, nice_ticks, shorten
+from driftnorm.views.figure import Figure, HeatMap, Series
+from driftnorm.views.palette import COLOURS, palette_css, slots_of
+from driftnorm.views.render.markup import escape, tag, verbatim
+from driftnorm.views.render.svg import charts, heat_chart, nice_ticks, shorten
 from driftnorm.views.report.gather import Gathered, gather
+from driftnorm.views.report.group_section import mean_along, mean_by_share
 from driftnorm.views.report.groups import Group, group_rows
-from driftnorm.views.report.heat import heat_map
-from driftnorm.views.report.markup import escape, tag, verbatim
 from driftnorm.views.report.page import make_report, page
-from driftnorm.views.report.sections import mean_along, mean_by_share
-from driftnorm.views.report.tabulate import shift_table, summary_table, table_html
+from driftnorm.views.report.tables import shift_table, summary_table, table_html
 from driftnorm.views.report.targets import compared_rows
-from driftnorm.views.report.verdicts import group_verdict, overall_verdict, run_verdict
+from driftnorm.views.report.verdicts import USUAL, group_verdict, overall_verdict, run_verdict
 from driftnorm.views.table import Column, Table
 
 DEMO = Path(__file__).parents[2] / "docs" / "rows" / "demo.jsonl"
@@ -193,7 +196,7 @@ def test_a_network_for_each_domain_is_one_comparison() -> None:
     assert group.shifts == ["art", "photo"]
     assert len(group.protocol_lines()) == 2
     assert group.error("bn") is not None
-    assert "Error by domain" in read(rows).text
+    assert "Accuracy by domain" in read(rows).text
 
 
 def test_the_domain_study_shows_the_selected_setting_of_each_target() -> None:
@@ -216,7 +219,8 @@ def test_the_domain_study_shows_the_selected_setting_of_each_target() -> None:
     assert group.error("tent") == pytest.approx(10)  # the setting that validation prefers
     found = read(rows)
     assert "Domain generalization" in found.text
-    assert "Error by domain" in found.text
+    assert "Accuracy by domain" in found.text
+    assert not re.search("Error by|error, %|% error|mean error", found.text)
     assert "selected on the training domains" in found.text
     validation = [row for row in rows if row.cell.stream.split == "out"]
     with pytest.raises(ValueError, match="no row of a target domain yet"):
@@ -274,21 +278,21 @@ def test_rows_without_optional_metrics_still_make_a_page() -> None:
 def test_verdicts_follow_the_interval() -> None:
     rows = make_rows(("source", "tent"))
     (better,) = group_rows(rows)
-    assert group_verdict(better).startswith("Adapting helps on some-c, net@12345678: tent is the b")
+    assert group_verdict(better).startswith("tent helps on some-c, net@12345678: 35.0 % → ")
     names = {"source": "tent", "tent": "source"}
     swapped = [with_method(r, names[r.method]) for r in rows]
     (worse,) = group_rows(swapped)
-    assert group_verdict(worse).startswith("Adapting hurts on some-c")
+    assert group_verdict(worse).startswith("tent does clear harm on some-c")
     same = [r for r in rows if r.method == "source"]
     same += [with_method(r, "bn") for r in same]
     (equal,) = group_rows(same)
-    assert group_verdict(equal).startswith("Adapting makes no clear difference on some-c")
+    assert group_verdict(equal).startswith("bn makes no clear difference on some-c")
     (alone,) = group_rows(make_rows(("tent",)))
     assert re.search(r"tent has the lowest mean error, \d", group_verdict(alone))
     text = overall_verdict([better, worse, equal, alone], [])
     assert text == (
-        "Adapting helps in 1, hurts in 1, makes no clear difference in 1, cannot be judged in 1 "
-        "of 4 comparisons; tent is the best method in 3."
+        "Adapting does clear harm in 1, helps in 1, makes no clear difference in 1, cannot be "
+        "judged in 1 of 4 comparisons; tent is the best method in 3."
     )
 
 
@@ -310,10 +314,10 @@ def test_the_committed_demo_makes_a_whole_page() -> None:
     rows = [row for row in load_rows(DEMO) if row.severity]
     errors = {row.method: mean_error(rows, row.method) for row in rows}
     best = min(errors, key=lambda method: errors[method])
-    assert (
-        f"{best} is the best of {len(errors) - 1} methods by these labels, with "
-        f"{errors[best]:.1f} % mean error against"
-    ) in text
+    said = f"gprebn helps on digits, digit-cnn: {errors['source']:.1f} % → {errors['gprebn']:.1f} %"
+    assert said in text
+    worst = "the best of {} methods by these labels is {}, {:.1f} %"
+    assert worst.format(len(errors) - 1, best, errors[best]) in text
     assert "severities 1 to 3" in text
     assert "seeds 0 to 2" in text
     assert found.count("img") == 12  # of the streams in docs/rows/exhibits
@@ -404,7 +408,7 @@ def test_a_run_shows_all_that_it_has(tmp_path: Path) -> None:
         *("5,000", "size 32, mean 0.5 0.25", "frozenno", "torch 2"),
         *(
             "adapted: entropy, share of its maximum 0.700 at batch 6",
-            "adapted: error, % 25.0 at batch 4",
+            "adapted: accuracy, % 75.0 at batch 4",
         ),
         "adapted: confidence 95.0 %, accuracy 90.0 %, 30 samples",
         *("1 of 2 classes were predicted", "bn1: mean 0.5", "bn1: largest nan", "source: cat"),
@@ -449,17 +453,25 @@ def test_ticks_cover_the_range_evenly(low: float, span: float, wanted: int) -> N
 
 
 def test_bars_are_as_long_as_their_values() -> None:
-    bars = [Bar("a", 0, 20.0, "a: 20"), Bar("b", 1, 50.0, "b: 50"), Bar("c", 2, None, "")]
-    found = Reader(bar_chart("some", bars, 100, 20.0))
+    several = tuple(Series(m, (0,), (y,)) for m, y in (("a", 20.0), ("b", 50.0), ("c", np.nan)))
+    figure = Figure("", "", "%", several, ticks=((0, "some"),), bars=True, reference="a")
+    (chart,) = charts(figure, {"a": 0, "b": 1, "c": 2})
+    found = Reader(chart)
+    assert "no row" in found.text
     widths = [float(str(a["width"])) for name, a in found.tags if name == "rect"]
     assert widths[1] / widths[0] == pytest.approx(2.5, abs=0.01)
     assert len(widths) == 2
 
 
 def test_charts_survive_what_data_may_hold() -> None:
-    assert line_chart("none", [], ("x", "y")) == ""
-    assert heat_map("flat", ("a",), [("layer", [0.0]), ("other", [float("inf")])])
-    assert bar_chart("zero", [Bar("a", 0, 0.0, "a")], 0, None)
+    assert charts(Figure("none", "x", "y", ()), {}) == []
+    nothing = Series("a", (0, 1), (np.nan, np.inf))
+    assert charts(Figure("none", "x", "y", (nothing,)), {"a": 0}) == []
+    for by_column in (True, False):
+        rows = [("layer", [0.0]), ("other", [float("inf")])]
+        assert heat_chart(HeatMap("flat", ("a",), rows, by_column))
+    zero = Figure("zero", "", "", (Series("a", (0,), (0.0,)),), ticks=((0, "a"),), bars=True)
+    assert len(charts(zero, {"a": 0})) == 1
     assert shorten("tent:gradient=detached", 10) == "tent:…ched"
 
 
@@ -534,6 +546,14 @@ def test_text_and_marks_stand_out(theme: int) -> None:
             assert contrast(PAIRS[colour][theme], PAIRS[ground][theme]) >= 2.9, (colour, ground)
 
 
+@pytest.mark.parametrize("colour", COLOURS[1:])
+def test_a_method_has_one_hue_in_both_themes(colour: tuple[str, str]) -> None:
+    light, dark = (lab(linear(each)) for each in colour)
+    turn = np.degrees(np.arctan2(light[2], light[1]) - np.arctan2(dark[2], dark[1]))
+    assert abs((turn + 180) % 360 - 180) < 25
+    assert min(np.hypot(*light[1:]), np.hypot(*dark[1:])) > 25  # no grey
+
+
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_can_be_told_apart(theme: int, sight: str) -> None:
@@ -581,11 +601,122 @@ def test_methods_that_met_more_severities_are_compared_on_them_too() -> None:
     assert "This grid is not finished." not in read(rows).text
 
 
-def test_a_verdict_counts_the_methods_that_do_harm() -> None:
+def test_a_verdict_names_clear_harm_first() -> None:
     rows = make_rows(("bn", "source", "tent"))  # the first is the worst of them
     (group,) = group_rows(rows)
-    assert group_verdict(group).endswith("; 1 of the 2 does harm.")
-    assert "tent is the best of 2 methods by these labels" in group_verdict(group)
+    said = group_verdict(group)
+    assert said.startswith("Clear harm by bn. tent, the best of 2 methods by these labels, helps")
+
+
+def test_a_verdict_speaks_of_the_method_that_one_would_run() -> None:
+    (default,) = [
+        parameter.default
+        for name, parameter in inspect.signature(adapt).parameters.items()
+        if name == "method"
+    ]
+    assert default == USUAL == "gprebn"
+    names = {"bn": "gprebn", "source": "source", "tent": "t3a"}  # the worst is what one would run
+    rows = [with_method(r, names[r.method]) for r in make_rows(("bn", "source", "tent"))]
+    (group,) = group_rows(rows)
+    said = group_verdict(group)
+    assert said.startswith("gprebn does clear harm on some-c, net@12345678: ")
+    assert "; the best of 2 methods by these labels is t3a, " in said
+    many = [with_method(r, f"pl:steps={n}") for n in range(2, 7) for r in group.of("gprebn")]
+    (harm,) = group_rows([*group.of("source"), *group.of("t3a"), *many])
+    assert "Clear harm by pl:steps=2, pl:steps=3, pl:steps=4 and 2 more. t3a" in group_verdict(harm)
+
+
+def test_a_network_near_chance_is_told() -> None:
+    rows = [
+        replace(row, metrics={**row.metrics, "error": 0.9 if row.method == "source" else 0.4})
+        for row in make_rows(("source", "gprebn"))
+    ]
+    (group,) = group_rows(rows)
+    said = group_verdict(group)
+    assert said.startswith("Your network, unadapted, is near chance here, so little can be ")
+    assert "the network itself is near chance in 2" in overall_verdict([group, group], [])
+    (sound,) = group_rows(make_rows(("source", "gprebn")))
+    assert "chance" not in group_verdict(sound)
+
+
+LABELLED = {
+    "method": "gprebn",
+    "sample": 1000,
+    "sample_accuracy_source": 0.27,
+    "sample_accuracy_adapted": 0.79,
+    "sample_gain": [0.52, 0.48, 0.56],
+    "classes": {str(n): 100 for n in range(10)},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "27 % → 79 % right on 1,000 labelled images, with gprebn."),
+        (
+            {"sample_accuracy_adapted": 0.2, "sample_gain": [-0.07, -0.1, -0.04]},
+            "Clear harm: 27 % → 20 % right on 1,000 labelled images, with gprebn.",
+        ),
+        (
+            {"sample_accuracy_adapted": 0.281, "sample_gain": [0.011, -0.02, 0.04]},
+            "No clear difference: 27.0 % → 28.1 % right on 1,000 labelled images, with gprebn.",
+        ),
+        (
+            {"sample_accuracy_source": 0.11},
+            "11 % → 79 % right on 1,000 labelled images, with gprebn. Your network, unadapted, is "
+            "near chance here.",
+        ),
+        (
+            {"sample": 12, "compared": 200, "compared_changed": 50},
+            "25 % of the predictions differ from those of your network, unadapted, with gprebn (50 "
+            "of 200 images that both answered); without enough labels nobody knows which are "
+            "right.",
+        ),
+    ],
+)
+def test_a_run_is_summed_up_in_one_breath(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    run = write_run(tmp_path / "mine", **{**LABELLED, "verdict": "More words.", **changes})
+    assert run_verdict(gather([run]).runs[0]) == said
+    found = Reader(make_report([run]))
+    words = found.text.split("Theme: as the system")[1]
+    assert words.startswith(said)
+    # The chart comes first, the words after it, the raw keys last.
+    order = ["What adapting changed", "More words.", "All settings and numbers"]
+    assert [words.index(each) for each in order] == sorted(words.index(each) for each in order)
+
+
+def test_a_page_speaks_of_errors_or_of_accuracies(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "mine", **LABELLED, online_error=[0.3, 0.2])
+    alone = make_report([run])
+    assert "online accuracy" in alone
+    assert "online error" not in alone
+    save_rows(make_rows(), tmp_path / "rows.jsonl")
+    both = make_report([tmp_path / "rows.jsonl", run])
+    assert "73 % → 21 % wrong on 1,000 labelled images" in both
+    assert "online accuracy" not in both
+
+
+def test_claims_are_shown_for_published_sets_alone() -> None:
+    def domain_rows(data: str) -> list[Row]:
+        return [
+            made_row(
+                *(method, shift, 0, error),
+                data=data,
+                study="domains",
+                model=f"erm -> {target}, trial 0@{target}",
+            )
+            for target, other in (("art", "photo"), ("photo", "art"))
+            for method, error in (("source", 0.4), ("tent", 0.3))
+            for shift in (f"{other}/out", f"{target}/in")
+        ]
+
+    own, published = read(domain_rows("mine")), read(domain_rows("PACS"))
+    assert "What the paper claims" not in own.text
+    assert "paper" not in own.text.split("Skip to the verdict")[1]
+    assert "What the paper claims" in published.text
+    assert published.text.index("Accuracy by domain") < published.text.index("What the paper")
 
 
 def test_streams_of_different_lengths_are_averaged_by_their_share() -> None:

@@ -17,7 +17,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.views.domain_rows import mean_text
-from driftnorm.views.domainbed import published
+from driftnorm.views.paper import published
 from driftnorm.views.trainings import RUN_VIEWS, load_runs, selected_table
 
 NAMES = ("a", "b", "c")
@@ -170,7 +170,7 @@ def test_real_runs_in_every_form(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
     assert json.loads(said.stdout)["rows"][0][0] == "erm"
     for form, begin in (("markdown", "**data, "), ("csv", "algorithm,red"), ("latex", "% data")):
-        said = driftnorm("table", "selected-training", runs / "0", runs / "1", "--form", form)
+        said = driftnorm("table", "selected-training", runs / "0", runs / "1", "--format", form)
         assert any(line.startswith(begin) for line in said.stdout.splitlines())
         assert f"{100 * np.mean(chosen):.1f}" in said.stdout
     plan(steps=3).run(arrays, runs / "poor")

@@ -17,7 +17,8 @@ from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._flags import Quiet
-from driftnorm.views.demo import demo_plot, demo_table
+from driftnorm.views.demo import demo_figure, demo_table
+from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page
 
@@ -76,7 +77,7 @@ def demo(
     save_rows(rows, out / "rows.jsonl")
     (out / "table.md").write_text(table.to_markdown())
     if plots:
-        demo_plot(rows, out / "accuracy.png")
+        draw(demo_figure(rows), out / "accuracy.png")
     found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
     write_atomically(out / "report.html", page(found))
     console.print(table.to_rich())

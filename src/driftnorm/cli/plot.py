@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from driftnorm.cli._flags import Quiet
 from driftnorm.cli.table import chosen, first_that_fits, having, rows_of
 from driftnorm.views.compare import in_order, methods_of
+from driftnorm.views.figures import PLOTS, find_plot
+from driftnorm.views.palette import MOST
 from driftnorm.views.render.matplotlib import draw
-from driftnorm.views.robustness import VIEWS
-from driftnorm.views.robustness_figures import PLOTS, find_plot
 
 __all__ = ["plot"]
 
@@ -22,10 +22,11 @@ METHODS_HELP = "Only these, in this order; default: all that the rows hold."
 
 
 def plot(
-    name: str,
-    rows: Annotated[list[Path] | None, Many] = None,
+    name: str = "list",
+    rows: Annotated[tuple[Path, ...], Many] = (),
     *,
-    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("plot.png"),
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    form: Annotated[Literal["png", "svg", "pdf"] | None, Parameter(name="--format")] = None,
     methods: Annotated[list[str] | None, Many, Parameter(help=METHODS_HELP)] = None,
     where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     quiet: Quiet = False,
@@ -35,27 +36,33 @@ def plot(
     Parameters
     ----------
     name
-        Which plot; ``driftnorm plot list`` says what there is.
+        Which plot; `list` says what there is.
     rows
         Folders of rows, or .jsonl files; what they hold is put together.
-    output
-        The file; its ending, .png, .svg or .pdf, says the form.
+    out
+        The file; default: plot.png, or as `--format` says.
+    form
+        What to write; default: as the ending of `--out` says.
     where
         Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
     """
     if name == "list":
         for each, known in PLOTS.items():
-            print(f"{each:<14}{known.help}")
+            print(f"{each:<24}{known.help}")
         return
-    make = find_plot(name).make
+    view = find_plot(name)
     if not rows:
         raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
+    file = out or Path(f"plot.{form or 'png'}")
+    if form is not None and file.suffix != f".{form}":
+        raise ValueError(f"`--out` must end in .{form} as `--format` says, got {file}.")
     found = chosen(having(rows_of(rows), where), methods)
-    usual = VIEWS["summary"].methods
+    if not methods and len(methods_of(found)) > MOST:
+        found = [row for row in found if row.method in view.methods] or found
     if methods:
-        figure = make(in_order(found, methods_of(found)))
+        figure = view.make(in_order(found, methods_of(found)))
     else:
-        figure = first_that_fits(make, in_order(found, usual), usual)
-    draw(figure, output)
+        figure = first_that_fits(view.make, in_order(found, view.methods), view.methods)
+    draw(figure, file)
     if not quiet:
-        print(f"Saved {output}.")
+        print(f"Saved {file}.")

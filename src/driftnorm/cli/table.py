@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.files import write_atomically
 from driftnorm._internal.names import nearest
 from driftnorm.bench.cell import Cell, MethodId
 from driftnorm.bench.rows import Row, load_rows
@@ -30,10 +32,13 @@ Shown = TypeVar("Shown", Table, Figure)
 
 
 def table(
-    name: str = "",
+    name: str = "list",
     rows: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
     *,
-    form: Literal["text", "markdown", "csv", "latex"] = "text",
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    form: Annotated[
+        Literal["text", "markdown", "csv", "latex", "json"] | None, Parameter(name="--format")
+    ] = None,
     methods: Annotated[
         list[str] | None,
         Parameter(
@@ -50,31 +55,53 @@ def table(
     Parameters
     ----------
     name
-        Which table; without a name, `driftnorm table` lists what there is.
+        Which table; `list` says what there is.
     rows
         Folders of rows, or .jsonl files; what they hold is put together. For the tables
         selected-*, folders of trainings on domains.
+    out
+        A file to write it to, rather than to print it.
     form
-        How to print it.
+        How to write it; default: as the ending of `--out` says (.md, .csv, .tex, .json), else text.
     where
         Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
     as_json
-        Print it as JSON.
+        The same as `--format json`.
     """
     views: dict[str, View | RunView] = {**VIEWS, **DOMAIN_VIEWS, **RUN_VIEWS}
-    if not name:
+    if name == "list":
         for each, known in views.items():
             print(f"{each:<24}{known.help}")
         return
+    if out is not None and out.is_dir():
+        raise IsADirectoryError(f"`--out` must be a file, but {out} is a folder.")
     found = _made(find_view(name, views), rows, methods, where)
-    if as_json:
-        print(json.dumps(table_record(found)))
-        return
-    if form == "text":
+    wanted = "json" if as_json else form or _ENDINGS.get(out.suffix if out else "", "text")
+    if wanted == "text" and out is None:
         print_table(Console(), found)
         return
-    forms = {"markdown": found.to_markdown, "csv": found.to_csv, "latex": found.to_latex}
-    print(forms[form]())
+    text = _FORMS[wanted](found)
+    if out is None:
+        print(text)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text)
+
+
+def _plain(found: Table) -> str:
+    console = Console(file=StringIO(), width=80)
+    print_table(console, found)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+_ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+_FORMS: dict[str, Callable[[Table], str]] = {
+    "text": _plain,
+    "markdown": Table.to_markdown,
+    "csv": Table.to_csv,
+    "latex": Table.to_latex,
+    "json": lambda found: json.dumps(table_record(found)),
+}
 
 
 def _made(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftnorm.adapter import Adapter
+from driftnorm.bench.metrics import counted_interval
 from driftnorm.bench.rows import environment
 from driftnorm.predictions.answers_file import Tally
 from driftnorm.predictions.comparison import Comparison
@@ -68,11 +69,14 @@ def _with_labels(tally: Tally, compared: Comparison, wanted: bool) -> dict[str, 
         "reliability": {"adapted": _shares(tally.bins)},
     }
     if judged:
+        won, lost = adapted - compared.both_right, source - compared.both_right
+        gain = counted_interval(judged, won, lost)
         facts |= {
             "reliability": {"source": _shares(compared.source_bins), **facts["reliability"]},
             "sample": judged,
             "sample_accuracy_source": source / judged,
             "sample_accuracy_adapted": adapted / judged,
+            "sample_gain": [*gain],
         }
     return facts
 

@@ -17,22 +17,28 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
 __all__ = [
+    "ALL_SEVERITIES",
+    "GUESSING",
     "Part",
     "change_of_error",
     "change_text",
     "check_protocol",
     "check_same",
     "check_streams",
+    "clean_error",
     "data_set",
     "images_of",
     "in_order",
     "lacking_of_all",
     "mean_error",
     "methods_of",
+    "near_chance",
     "note_of",
+    "one_batch_note",
     "paired_change",
     "parts_of",
     "right_by_image",
+    "scored_rows",
     "shifts_of",
     "stream_of",
 ]
@@ -40,6 +46,20 @@ __all__ = [
 ALL_SEVERITIES = (1, 2, 3, 4, 5)
 # Metrics that say how it went, not what came of it.
 _CIRCUMSTANCES = ("seconds", "peak_megabytes")
+_CLASSES = {
+    "cifar-10": 10,
+    "cifar-100": 100,
+    "imagenet": 1000,
+    "digits": 10,
+    "PACS": 7,
+    "VLCS": 5,
+    "OfficeHome": 65,
+    "TerraIncognita": 10,
+    "RotatedMNIST": 10,
+    "ColoredMNIST": 2,
+}
+GUESSING = 0.05
+"""Of the way from guessing to perfect: less is hardly better than guessing."""
 
 
 def methods_of(rows: Sequence[Row]) -> list[str]:
@@ -165,9 +185,17 @@ def check_protocol(rows: Sequence[Row]) -> None:
     """Refuse no rows at all, and rows of several protocols."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
+    of_domains = any(row.cell.stream.shifts and not row.severity for row in rows)
+    if of_domains and len({(row.network, row.cell.stream.label) for row in rows}) > 1:
+        raise MixedRowsError(
+            "these rows are of target domains, each with a network and a stream of its own: "
+            "`driftnorm table domains` and `driftnorm plot domains` are made for them."
+        )
     if len({comparable(row.cell) for row in rows}) > 1:
         texts = sorted({protocol_text([row.cell]) for row in rows})
-        raise MixedRowsError("these protocols cannot be mixed: " + " | ".join(texts))
+        sizes = sorted({row.cell.protocol.batch_size for row in rows})
+        advice = f". Choose with `--where batch_size={sizes[0]}`." if len(sizes) > 1 else ""
+        raise MixedRowsError(f"these protocols cannot be mixed: {' | '.join(texts)}{advice}")
     optimising = {row.cell.method.settings for row in rows if row.cell.method.settings}
     if len(optimising) > 1:
         raise MixedRowsError(f"methods were optimised differently: {sorted(optimising)}.")
@@ -193,7 +221,8 @@ def note_of(rows: Sequence[Row]) -> str:
     notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
     options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.method.settings if k != "steps"})
     optimising = f" Gradient steps with {', '.join(options)}." if options else ""
-    said = f"{optimising}{_corruptions_text(rows)}{''.join(f' {note}.' for note in notes)}"
+    remarks = "".join(f" {note}." for note in notes) + one_batch_note(rows)
+    said = f"{optimising}{_corruptions_text(rows)}{remarks}"
     return f"Error in %. Model {models}; {protocol_text(row.cell for row in rows)}.{said}"
 
 
@@ -206,22 +235,67 @@ def _corruptions_text(rows: Sequence[Row]) -> str:
     return f" Over {len(shifts)} corruption{'s' * (len(shifts) != 1)}{which}."
 
 
+def scored_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows that means are over: of corrupted streams, or of clean ones if there are only those.
+
+    Clean images beside corrupted ones have columns of their own.
+    """
+    return [row for row in rows if row.severity] or [*rows]
+
+
 def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> float:
-    """Mean error in % over the corrupted streams of a method, or of one shift of them."""
-    errors = [
-        100 * row.metrics["error"]
-        for row in rows
-        if row.method == method and row.severity and shift in (None, row.shift)
-    ]
-    if not errors:
+    """Mean error in % over a method's scored rows, or over those of one shift."""
+    own = [r for r in scored_rows(rows) if r.method == method and shift in (None, r.shift)]
+    if not own:
         raise MixedRowsError(f"{method!r} has no row on {shift or 'corrupted images'}.")
-    return float(np.mean(errors))
+    return float(np.mean([100 * row.metrics["error"] for row in own]))
+
+
+def clean_error(rows: Sequence[Row], method: str) -> float | None:
+    """Mean error in % on the clean images beside corrupted ones; None without either."""
+    own = [row for row in rows if row.method == method and not row.cell.stream.shifts]
+    beside = own and any(row.severity for row in rows)
+    return 100 * float(np.mean([row.metrics["error"] for row in own])) if beside else None
+
+
+def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
+    """Whether these rows are hardly better than guessing, as far as the classes are known.
+
+    Rows do not count the classes: a data set that we know does, or the largest class that these
+    rows, or others of the same network, answered.
+    """
+    if not rows:
+        return False
+    answered = 1 + max(max(row.metrics.get("answers") or (-1,)) for row in (*rows, *beside))
+    classes = _CLASSES.get(data_set(rows), answered)
+    accuracy = 1 - float(np.mean([row.metrics["error"] for row in rows]))
+    return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < GUESSING
+
+
+def one_batch_note(rows: Sequence[Row]) -> str:
+    """Why methods are equal to the last digit where one batch makes a whole stream."""
+    for row in rows:
+        protocol = row.cell.protocol
+        if row.cell.stream.count > protocol.batch_size or protocol.predict != "before":
+            return ""
+    alike: dict[Hashable, list[str]] = {}
+    for method in methods_of(rows):
+        own = {(row.network, *stream_of(row)): row for row in rows if row.method == method}
+        right = tuple((at, row.metrics.get("correct")) for at, row in sorted(own.items()))
+        alike.setdefault(right, []).append(method)
+    return "".join(
+        f" One batch makes the whole stream, and a batch is scored before its step: "
+        f"{', '.join(equal[:-1])} and {equal[-1]}, which differ in what they take along to the "
+        "next batch, are equal here."
+        for equal in alike.values()
+        if len(equal) > 1
+    )
 
 
 def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interval:
     """How much larger a method's error is than another's, paired image by image, in points."""
     before = {stream_of(row): row for row in rows if row.method == reference}
-    pairs = [(before[stream_of(row)], row) for row in rows if row.severity and row.method == method]
+    pairs = [(before[stream_of(row)], row) for row in scored_rows(rows) if row.method == method]
     if not pairs:
         raise MixedRowsError(f"{method!r} has no row on corrupted images.")
     return paired_change(pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 
@@ -12,12 +12,13 @@ from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.views.compare import methods_of, paired_change, stream_of
-from driftnorm.views.palette import colours_of
+from driftnorm.views.figure import Figure, Series
 from driftnorm.views.table import Column, Table
 
-__all__ = ["demo_plot", "demo_table"]
+__all__ = ["demo_figure", "demo_table"]
 
-_HIGHLIGHT = colours_of(("source", "bn", "tent", "gprebn", "gprebn+rt3a"))
+_HIGHLIGHT = ("source", "bn", "tent", "gprebn", "gprebn+rt3a")
+_TITLE = "Handwritten digits, shifted at test time: accuracy in %"
 
 
 def _shifts(rows: Sequence[Row]) -> list[str]:
@@ -47,7 +48,7 @@ def demo_table(rows: Sequence[Row]) -> Table:
         Column("gain"),
     )
     return Table(
-        "Handwritten digits, shifted at test time: accuracy in %",
+        _TITLE,
         columns,
         tuple(lines),
         _note(rows),
@@ -74,48 +75,19 @@ def _note(rows: Sequence[Row]) -> str:
     )
 
 
-def demo_plot(rows: Sequence[Row], path: str | Path) -> None:
-    """Accuracy against severity, one panel a shift."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "driftnorm[plots]"') from error
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
+def demo_figure(rows: Sequence[Row]) -> Figure:
+    """Accuracy against severity, a panel per shift."""
     accuracy: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for row in rows:
-        cell = row.cell
-        accuracy[cell.method.word, cell.stream.shift, cell.stream.severity].append(
-            100 - 100 * row.metrics["error"]
-        )
+        accuracy[row.method, row.shift, row.severity].append(100 - 100 * row.metrics["error"])
     shifts = [shift for shift in _shifts(rows) if shift != CLEAN]
-    figure, axes = pyplot.subplots(
-        1, len(shifts), figsize=(2.6 * len(shifts), 3.4), sharey=True, layout="constrained"
-    )
-    for axis, shift in zip(axes, shifts, strict=True):
-        levels = sorted({s for _, name, s in accuracy if name == shift})
-        for method in methods_of(rows):
-            values = [np.mean(accuracy[method, CLEAN, 0])]
-            values += [np.mean(accuracy[method, shift, level]) for level in levels]
-            known = method in _HIGHLIGHT
-            axis.plot(
-                [0, *levels],
-                values,
-                color=_HIGHLIGHT.get(method, "#cccccc"),
-                linewidth=2 if known else 1,
-                zorder=2 if known else 1,
-                marker="o" if known else None,
-                markersize=3,
-                label=method if known else "_other",
-            )
-        axis.set_title(shift)
-        axis.set_xlabel("severity (0: clean)")
-        axis.set_xticks([0, *levels])
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy (%)")
-    axes[0].plot([], [], color="#cccccc", label="other methods")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    levels = sorted({row.severity for row in rows})
+    series = []
+    for shift, method in product(shifts, methods_of(rows)):
+        known = [(n, accuracy.get((method, shift if n else CLEAN, n))) for n in levels]
+        points = [(level, float(np.mean(found))) for level, found in known if found]
+        x, y = zip(*points, strict=True)
+        series.append(Series(method, x, y, panel=shift, quiet=method not in _HIGHLIGHT))
+    marks = tuple((level, str(level) if level else CLEAN) for level in levels)
+    axes = ("severity", "accuracy (%)")
+    return Figure(_TITLE, *axes, tuple(series), _note(rows), marks)

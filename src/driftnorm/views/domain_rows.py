@@ -18,7 +18,7 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.selection import agrees, select_setting, without_source
 from driftnorm.bench.vocabulary import TARGET, VALIDATION
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import check_protocol, paired_change
+from driftnorm.views.compare import check_protocol, one_batch_note, paired_change
 
 __all__ = [
     "at_selected",
@@ -34,6 +34,7 @@ __all__ = [
     "of_target",
     "on_targets",
     "place_of",
+    "published_set",
     "targets_of",
     "trainer_of",
     "training_of",
@@ -58,6 +59,15 @@ def trainer_of(row: Row) -> Trainer:
 def trial_of(row: Row) -> int:
     """Which repetition of its training a row's network is of."""
     return training_of(row).trial or 0
+
+
+def published_set(rows: Sequence[Row]) -> str:
+    """The published set that rows are of; empty for one's own data, also if they resemble one.
+
+    What differs from the set as published has a note that says how.
+    """
+    noted = any("note" in row.metrics for row in rows)
+    return "" if noted or not rows else rows[0].cell.stream.data.name
 
 
 def with_trained_features(rows: Sequence[Row]) -> list[Row]:
@@ -228,4 +238,5 @@ def note_of(rows: Sequence[Row]) -> str:
         + "".join(
             f" {note}" for note in sorted({row.metrics.get("note", "") for row in rows} - {""})
         )
+        + one_batch_note(on_targets(rows))
     )

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN
-from driftnorm.views.domain_claims import METHODS as CLAIMED
-from driftnorm.views.domain_claims import domains_claims_table
-from driftnorm.views.domain_paper import ABLATION, ADAPTED, SETS, TRAINERS
+from driftnorm.views.claim_tables import domains_claims_table
+from driftnorm.views.claims import ABOUT_DOMAINS, claimed_methods
 from driftnorm.views.domain_rows import (
     at_selected,
     at_tents,
@@ -21,12 +20,14 @@ from driftnorm.views.domain_rows import (
     mean_text,
     note_of,
     of_target,
+    published_set,
     targets_of,
     trainer_of,
     with_trained_features,
 )
 from driftnorm.views.fine_tuned_domains import METHODS as FINE_TUNED
 from driftnorm.views.fine_tuned_domains import domains_fine_tuned_table
+from driftnorm.views.paper import ABLATION, SETS, TRAINERS, domain_accuracy
 from driftnorm.views.robustness import View
 from driftnorm.views.table import Column, Table
 
@@ -35,73 +36,67 @@ __all__ = ["DOMAIN_VIEWS", "domains_ablation_table", "domains_table"]
 
 def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
     """Every algorithm with every method: accuracy by target domain, and the paper's."""
-    selected = at_selected(rows)
-    targets = targets_of(rows)
+    selected, targets, data = at_selected(rows), targets_of(rows), published_set(rows)
     lines: list[tuple[str | float | None, ...]] = []
     trainers = list(dict.fromkeys(trainer_of(row) for row in rows))
     for trainer in trainers:
         mine = [row for row in selected if trainer_of(row) == trainer]
         for method in dict.fromkeys(row.method for row in mine):
-            own = [row for row in mine if row.method == method]
-            reference = [row for row in mine if row.method == against]
-            change = "-" if method == against or not reference else change_text(own, reference)
-            paper = _paper(rows[0].cell.stream.data.name, trainer.printed, method)
-            cells = (mean_text(of_target(own, target)) for target in targets)
-            lines.append(
-                (f"{trainer.label} + {method}", *cells, average(own, targets), change, paper)
-            )
-    data = rows[0].cell.stream.data.name
+            paper = domain_accuracy(data, trainer.printed, method)
+            lines.append(_line(trainer.label, method, mine, against, targets, paper))
     measured = {trainer.printed for trainer in trainers}
     beside = data in SETS and not measured.isdisjoint(TRAINERS)
     for name in (n for n in TRAINERS if beside and n not in measured):
         nothing = [None] * len(targets)
-        lines.append((f"{name}, paper only", *nothing, None, "-", _paper(data, name, "source")))
-    columns = (
-        Column("training + method"),
-        *(Column(target) for target in targets),
-        Column("average", best="highest"),
-        Column(f"minus {against}, 95 %"),
-        Column("paper's average"),
-    )
-    return Table("Domain generalization", columns, tuple(lines), note_of(rows))
+        printed = domain_accuracy(data, name, "source")
+        lines.append((f"{name}, paper only", *nothing, None, "-", printed))
+    return _table("Domain generalization", targets, against, lines, note_of(rows))
 
 
 def domains_ablation_table(rows: Sequence[Row]) -> Table:
     """The paper's two PACS ablations; all methods share the setting that selection gives Tent."""
     rows = with_trained_features(rows)
-    shared = at_tents(rows)
-    targets = targets_of(rows)
+    shared, targets, data = at_tents(rows), targets_of(rows), published_set(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    data = rows[0].cell.stream.data.name
     for trainer in dict.fromkeys(trainer_of(row) for row in rows):
         mine = [row for row in shared if trainer_of(row) == trainer]
-        tent = [row for row in mine if row.method == "tent"]
         for method in (m for m in ABLATION if any(row.method == m for row in mine)):
-            own = [row for row in mine if row.method == method]
-            cells = (mean_text(of_target(own, target)) for target in targets)
-            change = "-" if method == "tent" else change_text(own, tent)
             paper = ABLATION[method][-1] if (data, trainer.printed) == ("PACS", "erm") else None
-            lines.append(
-                (f"{trainer.label} + {method}", *cells, average(own, targets), change, paper)
-            )
+            lines.append(_line(trainer.label, method, mine, "tent", targets, paper))
+    note = f"{note_of(rows)} Every method at the setting that was selected for tent."
+    return _table("Gradient preserving and running statistics", targets, "tent", lines, note)
+
+
+def _line(
+    trainer: str,
+    method: str,
+    rows: Sequence[Row],
+    against: str,
+    targets: Sequence[str],
+    paper: float | None,
+) -> tuple[str | float | None, ...]:
+    own, reference = ([row for row in rows if row.method == m] for m in (method, against))
+    change = "-" if method == against or not reference else change_text(own, reference)
+    cells = (mean_text(of_target(own, target)) for target in targets)
+    return (f"{trainer} + {method}", *cells, average(own, targets), change, paper)
+
+
+def _table(
+    title: str,
+    targets: Sequence[str],
+    against: str,
+    lines: Sequence[tuple[str | float | None, ...]],
+    note: str,
+) -> Table:
+    printed = any(line[-1] is not None for line in lines)
     columns = (
         Column("training + method"),
         *(Column(target) for target in targets),
         Column("average", best="highest"),
-        Column("minus tent, 95 %"),
-        Column("paper's average"),
+        Column(f"minus {against}, 95 %"),
+        *((Column("paper's average"),) if printed else ()),
     )
-    note = f"{note_of(rows)} Every method at the setting that was selected for tent."
-    return Table("Gradient preserving and running statistics", columns, tuple(lines), note)
-
-
-def _paper(data: str, trainer: str, method: str) -> float | None:
-    if data not in SETS:
-        return None
-    found = ADAPTED.get((trainer, method))
-    if found is None and method == "source":
-        found = TRAINERS.get(trainer)
-    return None if found is None else found[SETS.index(data)]
+    return Table(title, columns, tuple(line[: len(columns)] for line in lines), note)
 
 
 DOMAIN_VIEWS = {
@@ -115,6 +110,8 @@ DOMAIN_VIEWS = {
         "fine-tuned networks against those whose classifier alone was trained",
     ),
     "domains-claims": View(
-        domains_claims_table, CLAIMED, "the paper's claims about unseen domains, with verdicts"
+        domains_claims_table,
+        claimed_methods(ABOUT_DOMAINS),
+        "the paper's claims about unseen domains, with verdicts",
     ),
 }

@@ -11,13 +11,13 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import GROUPS
-from driftnorm.views.beside_paper import beside_paper, difference, severity_5_note
 from driftnorm.views.compare import (
     change_of_error,
     change_text,
     check_protocol,
     check_same,
     check_streams,
+    clean_error,
     data_set,
     lacking_of_all,
     mean_error,
@@ -25,7 +25,16 @@ from driftnorm.views.compare import (
     note_of,
     stream_of,
 )
-from driftnorm.views.robustness_paper import ALEXNET_ERRORS, AUGMENTED, IMAGENET, MEAN
+from driftnorm.views.paper import (
+    ALEXNET_ERRORS,
+    AUGMENTED,
+    IMAGENET,
+    MEAN,
+    beside_paper,
+    difference,
+    severity_5_note,
+)
+from driftnorm.views.paper import FINE_TUNED as PRINTED
 from driftnorm.views.table import Column, Table
 
 __all__ = [
@@ -34,14 +43,6 @@ __all__ = [
     "imagenet_table",
     "tuning_of",
 ]
-
-# Setting, statistics: the paper's error without and with Tent
-_PAPER_FINE_TUNED = {
-    ("fine-tuned", "source"): (4.3, 4.6),
-    ("fine-tuned", "target"): (4.8, 3.6),
-    ("pre-trained", "source"): (43.5, 42.1),
-    ("pre-trained", "target"): (14.4, 13.2),
-}
 
 
 def augmentation_table(rows: Sequence[Row]) -> Table:
@@ -62,17 +63,18 @@ def augmentation_table(rows: Sequence[Row]) -> Table:
                 paper = adapted.get(method)
             error = mean_error(own, method)
             both = (paper, difference(error, paper)) if beside.shown else ()
-            lines.append((name, method, error, change, *both))
+            lines.append((name, method, clean_error(own, method), error, change, *both))
     columns = (
         Column("network"),
         Column("method", align="left"),
+        Column("clean", best="lowest", decimals=2),
         Column("error", best="lowest", decimals=2),
         Column("error minus its source's, 95 %"),
         *((Column("paper's error"), Column("ours minus it")) if beside.shown else ()),
     )
     whose = f" Paper: WRN-40-2.{beside.note}" if beside.shown else ""
     note = f"{note_of(rows)} Intervals: paired bootstrap over images.{whose}"
-    return Table("Augmentation baselines", columns, tuple(lines), note)
+    return Table("Augmentation baselines", columns, tuple(lines), note).without_empty("clean")
 
 
 def imagenet_table(rows: Sequence[Row]) -> Table:
@@ -130,7 +132,7 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
         for statistics, (plain, trained) in methods.items():
             change = change_text(change_of_error(own, trained, plain))
             errors = (mean_error(own, plain), mean_error(own, trained), change)
-            paper = _PAPER_FINE_TUNED[setting, statistics] if beside.shown else ()
+            paper = PRINTED[setting, statistics] if beside.shown else ()
             lines.append((setting, statistics, *errors, *paper))
     columns = (
         Column("network"),
@@ -144,7 +146,7 @@ def fine_tuned_table(rows: Sequence[Row]) -> Table:
         f"Fine-tuned on all corruptions but the one tested on, with frozen BN statistics: "
         f"{tuning_of(settings['fine-tuned'][0])}."
     )
-    printed = [value for pair in _PAPER_FINE_TUNED.values() for value in pair]
+    printed = [value for pair in PRINTED.values() for value in pair]
     severest = severity_5_note(printed) if beside.shown else ""
     note = f"{trained} {note_of(settings['pre-trained'])}{beside.note}{severest}"
     return Table("Pre-trained and fine-tuned", columns, tuple(lines), note)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["COLOURS", "colours_of", "palette_css", "slot_classes", "slots_of"]
+__all__ = ["COLOURS", "MOST", "QUIET", "colours_of", "palette_css", "slot_classes", "slots_of"]
 
 
 class Colour(NamedTuple):
@@ -19,18 +19,23 @@ class Colour(NamedTuple):
     dark: str
 
 
-# Searched for the largest difference to the eye, also without red, green or blue cones.
+# Searched for the largest difference to the eye, also without red, green or blue cones; a colour
+# has one hue on both grounds, so that a method is known again.
 COLOURS = (
-    Colour("#5f666e", "#a4abb4"),
-    Colour("#2765d1", "#05c1ff"),
-    Colour("#e17006", "#ffe224"),
-    Colour("#f11942", "#e6640d"),
-    Colour("#1da364", "#138753"),
-    Colour("#7c0485", "#b40aff"),
-    Colour("#0f0042", "#5cffbc"),
-    Colour("#654b09", "#bfff96"),
+    Colour("#655e6a", "#b0a5a7"),
+    Colour("#3a29ad", "#8da4f0"),
+    Colour("#7d520e", "#f06908"),
+    Colour("#d27666", "#f0003f"),
+    Colour("#0d502a", "#259a5b"),
+    Colour("#9859fd", "#a352e5"),
+    Colour("#0a9dba", "#61eeff"),
+    Colour("#a09012", "#ccee28"),
 )
 _FURTHER = ("#66ccee", "#bbbbbb", "#ccbb44")  # of figures, which have a marker as a second sign
+QUIET = "#cccccc"
+"""Of methods that a figure shows for comparison only."""
+MOST = len(COLOURS) + len(_FURTHER)
+"""Methods that a figure has colours for."""
 _FILLINGS = 3
 # So that two reports show the methods that people compare most in the same colours.
 _FIXED = {
@@ -66,13 +71,13 @@ def colours_of(methods: Iterable[str]) -> dict[str, str]:
     """A colour of its own for each method of a figure.
 
     >>> colours_of(["gprebn:theta=0.5", "tent"])
-    {'tent': '#e17006', 'gprebn:theta=0.5': '#2765d1'}
+    {'tent': '#7d520e', 'gprebn:theta=0.5': '#3a29ad'}
     """
     slots = slots_of(methods)
     beyond = sorted((slot for slot in slots.values() if slot >= len(COLOURS)), key=_rank)
     if len(beyond) > len(_FURTHER):
         raise ValueError(
-            f"a figure has colours for {len(COLOURS) + len(_FURTHER)} methods, got {len(slots)}: "
+            f"a figure has colours for {MOST} methods, got {len(slots)}: "
             f"choose some with `--methods`."
         )
     known = {slot: colour.light for slot, colour in enumerate(COLOURS)}

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from driftnorm._internal.names import nearest
+from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE
 from driftnorm.shifts.registry import CORRUPTIONS
@@ -20,21 +21,23 @@ from driftnorm.views.ablations import (
     intro_table,
 )
 from driftnorm.views.batch_sizes import batch_size_table
-from driftnorm.views.beside_paper import difference
+from driftnorm.views.claim_tables import claims_table
+from driftnorm.views.claims import ABOUT_ROBUSTNESS, claimed_methods
 from driftnorm.views.compare import (
     change_of_error,
     change_text,
     check_same,
+    clean_error,
     data_set,
     lacking_of_all,
     mean_error,
     methods_of,
     note_of,
+    scored_rows,
     shifts_of,
 )
 from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
-from driftnorm.views.robustness_claims import CLAIMS, claims_table
-from driftnorm.views.robustness_paper import DETAILED, MEAN
+from driftnorm.views.paper import DETAILED, MEAN, difference
 from driftnorm.views.table import Column, Table
 
 __all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
@@ -50,14 +53,19 @@ def detailed_table(rows: Sequence[Row]) -> Table:
     lines: list[tuple[str | float | None, ...]] = [
         (shift, *(mean_error(rows, m, shift) for m in methods)) for shift in shifts
     ]
+    clean = [clean_error(rows, method) for method in methods]
+    if None not in clean:
+        lines.insert(0, (CLEAN, *clean))
     lines.append(("mean", *(mean_error(rows, m) for m in methods)))
+    said = " Mean: without the clean images." if None not in clean else ""
     printed = [m for m in methods if any((shift, m) in paper for shift in shifts)]
     means = {("mean", method): error for method, error in _paper_means(rows).items()}
     columns = [Column("corruption"), *(Column(m, best="lowest") for m in methods)]
     columns += [Column(f"{m}, paper") for m in printed]
     known = {**paper, **means}
     lines = [(*line, *_printed(line, methods, printed, known)) for line in lines]
-    said = " Paper: WRN-40-2 trained with AugMix; in brackets ours minus it." if printed else ""
+    if printed:
+        said += " Paper: WRN-40-2 trained with AugMix; in brackets ours minus it."
     title = "Error by corruption"
     return Table(title, tuple(columns), tuple(lines), note_of(rows) + said, best_by="row")
 
@@ -92,14 +100,15 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
             "-" if method == reference else change_text(change_of_error(rows, method, reference))
         )
         scores = [
-            float(np.mean([r.metrics[k] for r in rows if r.method == method and r.severity]))
+            float(np.mean([r.metrics[k] for r in scored_rows(rows) if r.method == method]))
             for k in ("nll", "ece")
         ]
         error, printed = mean_error(rows, method), paper.get(method)
         both = (printed, difference(error, printed)) if paper else ()
-        lines.append((method, error, change, *scores, *both))
+        lines.append((method, clean_error(rows, method), error, change, *scores, *both))
     columns = (
         Column("method"),
+        Column("clean", best="lowest", decimals=2),
         Column("error", best="lowest", decimals=2),
         Column(f"error minus {reference}'s, 95 %"),
         Column("NLL", best="lowest", decimals=3),
@@ -108,7 +117,8 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
     )
     whose = " Paper: WRN-40-2, AugMix." if paper else ""
     note = f"{note_of(rows)} Intervals: paired bootstrap over images.{whose}"
-    return Table("Mean error over corruptions", columns, tuple(lines), note)
+    title = "Mean error over corruptions" if shifts_of(rows) else "Error on clean images"
+    return Table(title, columns, tuple(lines), note).without_empty("clean")
 
 
 def _paper_means(rows: Sequence[Row]) -> dict[str, float]:
@@ -170,7 +180,7 @@ VIEWS = {
     "imagenet": View(imagenet_table, _MAIN, "ImageNet-C: groups and mCE"),
     "claims": View(
         claims_table,
-        tuple(dict.fromkeys(word for c in CLAIMS for word in (c.method, c.reference))),
+        claimed_methods(ABOUT_ROBUSTNESS),
         "the paper's claims about robustness, with verdicts",
     ),
     "fine-tuned": View(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ class Table:
                 raise ValueError(
                     f"every row of {self.title!r} must have {len(self.columns)} cells, got {row}."
                 )
+
+    def without_empty(self, *titles: str) -> Table:
+        """Without those columns of these titles, or of any if none are given, that hold nothing."""
+        kept = [
+            place
+            for place, column in enumerate(self.columns)
+            if any(row[place] is not None for row in self.rows)
+            or (titles and column.title not in titles)
+        ]
+        return replace(
+            self,
+            columns=tuple(self.columns[place] for place in kept),
+            rows=tuple(tuple(row[place] for place in kept) for row in self.rows),
+        )
 
     def text(self, row: int, column: int) -> str:
         """A cell as people read it."""

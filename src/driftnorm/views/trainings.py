@@ -27,7 +27,7 @@ from driftnorm.bench.selection import (
 )
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.domain_rows import mean_text
-from driftnorm.views.domainbed import published
+from driftnorm.views.paper import published
 from driftnorm.views.table import Column, Table
 
 __all__ = ["RUN_VIEWS", "FinishedRun", "RunView", "finished_run", "load_runs", "selected_table"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from driftnorm.views.figure import Figure
-from driftnorm.views.palette import colours_of
+from driftnorm.views.figure import Figure, Series
+from driftnorm.views.palette import QUIET, colours_of
 
 __all__ = ["FORMS", "draw"]
 
@@ -31,7 +31,8 @@ def draw(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     if path.suffix not in FORMS:
         raise ValueError(f"`path` must end in {', '.join(FORMS)}, got {path}.")
-    colours = colours_of([series.method for series in figure.series])
+    named = [series.method for series in figure.series if not series.quiet]
+    colours = colours_of(named)
     try:
         import matplotlib
     except ImportError as error:
@@ -39,14 +40,32 @@ def draw(figure: Figure, path: str | Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
+    panels = figure.panels
+    several = len(panels) > 1
     with pyplot.rc_context(_STYLE):
+        # Lines stand side by side, bars with their many marks below each other.
         width = max(7.0, 0.75 * len(figure.ticks)) if figure.bars else 7.0
-        canvas, axes = pyplot.subplots(figsize=(width, 4.6), layout="constrained")
+        shape = (len(panels), 1) if figure.bars else (1, len(panels))
+        if several:
+            size = (width, 2.4 * len(panels) + 1.2) if figure.bars else (2.2 * len(panels) + 1, 4.2)
+        else:
+            size = (width, 4.6)
+        canvas, grid = pyplot.subplots(
+            *shape, figsize=size, layout="constrained", sharex=True, sharey=True, squeeze=False
+        )
         try:
-            (_bars if figure.bars else _lines)(axes, figure, colours)
-            _dress(axes, figure)
-            canvas.legend(loc="outside right upper", frameon=False)
-            note = textwrap.fill(figure.note, int(width * _LETTERS_AN_INCH))
+            for axes, (title, series) in zip(grid.flat, panels.items(), strict=True):
+                (_bars if figure.bars else _lines)(axes, series, colours)
+                _dress(axes, figure)
+                axes.set_title(title if several else figure.title, loc="left")
+            for axes in grid[:-1, :].flat:
+                axes.set_xlabel("")
+            for axes in grid[:, 1:].flat:
+                axes.set_ylabel("")
+            if several:
+                canvas.suptitle(figure.title, x=0.01, ha="left")
+            _legend(canvas, grid.flat)
+            note = textwrap.fill(figure.note, int(size[0] * _LETTERS_AN_INCH))
             canvas.supxlabel(note, x=0.01, ha="left", fontsize=7, color="#444444")
             path.parent.mkdir(parents=True, exist_ok=True)
             canvas.savefig(path, dpi=150, metadata=FORMS[path.suffix])
@@ -54,34 +73,49 @@ def draw(figure: Figure, path: str | Path) -> None:
             pyplot.close(canvas)
 
 
-def _lines(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
-    for series, marker in zip(figure.series, _MARKERS, strict=False):
+def _legend(canvas: Any, every: Any) -> None:
+    """Each name once, whatever panels it is in."""
+    known: dict[str, Any] = {}
+    for axes in every:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, handle)
+    canvas.legend(known.values(), known.keys(), loc="outside right upper", frameon=False)
+
+
+def _lines(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
+    markers = dict(zip(colours, _MARKERS, strict=False))
+    for series in several:
+        quiet = series.quiet
         axes.plot(
             series.x,
             series.y,
-            color=colours[series.method],
-            marker=marker,  # a second sign beside the colour
+            color=QUIET if quiet else colours[series.method],
+            linewidth=1 if quiet else None,
+            zorder=1.5 if quiet else 2,
+            marker=None if quiet else markers[series.method],  # a second sign beside the colour
             markersize=4,
             markevery=max(1, len(series.x) // 12),
-            label=_label(series.method, series.remark),
+            label="other methods" if quiet else _label(series),
         )
+        if series.spread:
+            low, high = np.array(series.y) + np.array([[-1.0], [1.0]]) * series.spread
+            axes.fill_between(series.x, low, high, color=colours[series.method], alpha=0.2)
 
 
-def _bars(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
-    width = _GROUP_WIDTH / len(figure.series)
-    for index, series in enumerate(figure.series):
-        places = np.array(series.x) + width * (index - (len(figure.series) - 1) / 2)
-        label = _label(series.method, series.remark)
-        axes.bar(places, series.y, width, color=colours[series.method], label=label)
+def _bars(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
+    width = _GROUP_WIDTH / len(several)
+    for index, series in enumerate(several):
+        places = np.array(series.x) + width * (index - (len(several) - 1) / 2)
+        colour, spread = colours[series.method], series.spread or None
+        axes.bar(places, series.y, width, color=colour, label=_label(series), yerr=spread)
 
 
-def _label(method: str, remark: str) -> str:
-    return f"{method} ({remark})" if remark else method
+def _label(series: Series) -> str:
+    return f"{series.method} ({series.remark})" if series.remark else series.method
 
 
 def _dress(axes: Any, figure: Figure) -> None:
-    """Title, labels, marks and limits."""
-    axes.set_title(figure.title, loc="left")
+    """Labels, marks and limits."""
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.grid(axis="y" if figure.bars else "both", alpha=0.3)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
 from driftnorm.views.compare import stream_of
+from driftnorm.views.render.markup import Markup, tag
 from driftnorm.views.report.groups import Group
-from driftnorm.views.report.markup import Markup, tag
-from driftnorm.views.report.verdicts import best_method
+from driftnorm.views.report.verdicts import usual_method
 
 __all__ = ["Example", "example_figures", "group_examples"]
 
@@ -37,8 +37,8 @@ def example_figures(examples: Iterable[Example]) -> list[Markup]:
 
 
 def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str, list[Example]]:
-    """Images of a comparison whose class the best method changes: a remark, and some of them."""
-    best, reference = best_method(group), group.reference
+    """Images of a comparison whose class the usual method changes: a remark, and some of them."""
+    best, reference = usual_method(group), group.reference
     if best is None or best == reference:
         return "", []
     own = {stream_of(row): row for row in group.of(best)}

@@ -13,7 +13,8 @@ optional; the report shows what is there:
   shares of their maximum; ``batches_a_point``: 1, or of how many batches each number is the mean.
 * ``compared``, ``compared_changed``: images that source and adapted network answered, and those
   with another class; ``compared_entropy_source``, ``compared_entropy_adapted``, and likewise
-  ``compared_confidence_...`` and ``sample_accuracy_...``: numbers, shown as a table.
+  ``compared_confidence_...`` and ``sample_accuracy_...``: numbers, shown as a table;
+  ``sample_gain``: what adapting gained on the labelled ones, with its 95 % interval.
 * ``reliability``: bins ``[count, mean confidence, accuracy]``, a list or an object of lists alike.
 * ``classes``: how often each class was predicted, an object of numbers.
 * ``drift``: a list of ``{"layer": text, "mean": number, "max": number}``, over the layer's channels

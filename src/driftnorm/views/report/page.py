@@ -10,12 +10,13 @@ from pathlib import Path
 
 from driftnorm._version import __version__
 from driftnorm.views.palette import palette_css, slots_of
+from driftnorm.views.render.markup import Markup, tag, verbatim
 from driftnorm.views.report.gather import Gathered, gather
+from driftnorm.views.report.group_section import group_section
 from driftnorm.views.report.groups import Group, group_rows
-from driftnorm.views.report.markup import Markup, tag, verbatim
+from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
 from driftnorm.views.report.run_section import run_section, run_series
-from driftnorm.views.report.sections import group_section
-from driftnorm.views.report.tabulate import table_html
+from driftnorm.views.report.tables import table_html
 from driftnorm.views.report.targets import compared_failures, compared_rows, domain_tables
 from driftnorm.views.report.verdicts import best_method, overall_verdict
 from driftnorm.views.table import Column, Table
@@ -52,23 +53,25 @@ def page(found: Gathered) -> str:
     anchors = [f"part-{number}" for number in range(1, len(groups) + len(runs) + 1)]
     names = [*(group.title for group in groups), *(f"Run {run.name}" for run in runs)]
     alone = len(names) == 1
+    measure = ERROR if any(group.kind == "shift" for group in groups) else ACCURACY
     sections = [
         *(
-            group_section(g, slots, a, alone, found.exhibits)
+            group_section(g, slots, a, measure, alone, found.exhibits)
             for g, a in zip(groups, anchors, strict=False)
         ),
         *(
-            run_section(r, slots, a, alone)
+            run_section(r, slots, a, measure, alone)
             for r, a in zip(runs, anchors[len(groups) :], strict=True)
         ),
     ]
     main = tag(
         "main",
-        tag("p", overall_verdict(groups, runs), class_="verdict", id="verdict"),
+        tag("p", overall_verdict(groups, runs, measure), class_="verdict", id="verdict"),
         _contents(names, anchors),
-        _overview(groups),
-        *(table_html(table) for table in domain_tables(found.rows)),
+        _overview(groups, measure),
         *sections,
+        # These are in accuracy: on a page of errors, `driftnorm table domains` prints them.
+        *(table_html(t) for t in domain_tables(found.rows) if measure == ACCURACY),
         id="content",
     )
     # One comparison is what the page is about, also where a run of the demo is beside it.
@@ -92,24 +95,23 @@ def _contents(names: Sequence[str], anchors: Sequence[str]) -> Markup | None:
     return tag("nav", tag("ol", *links), aria_label="Contents")
 
 
-def _overview(groups: Sequence[Group]) -> Markup | None:
+def _overview(groups: Sequence[Group], measure: Measure) -> Markup | None:
     """The groups beside each other, where there are several."""
     if len(groups) < 2:
         return None
     lines: list[tuple[str | float | None, ...]] = []
     for group in groups:
         best, protocol = best_method(group), group.rows[0].cell.protocol
-        base = group.error("source") if group.reference == "source" else None
-        error = None if best is None else group.error(best)
-        lines.append((group.title, float(protocol.batch_size), best, error, base))
+        base, own = (measure.mean(group.of(method or "")) for method in ("source", best))
+        lines.append((group.title, float(protocol.batch_size), best, own, base))
     columns = (
         Column("data, network"),
         Column("batch", decimals=0),
         Column("best method", align="left"),
-        Column("its error, %", decimals=2),
-        Column("source's error, %", decimals=2),
+        Column(f"its {measure.name}, %", decimals=2),
+        Column(f"source's {measure.name}, %", decimals=2),
     )
-    note = "Mean errors over the streams that every method of the comparison met."
+    note = "Means over the streams that every method of the comparison met."
     return table_html(Table("All comparisons", columns, tuple(lines), note))
 
 

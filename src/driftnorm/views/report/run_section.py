@@ -8,21 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from driftnorm.bench.metrics import pooled_bins
-from driftnorm.views.report.charts import (
-    Bar,
-    Series,
-    bar_chart,
-    legend,
-    line_chart,
-    nice_ticks,
-    reliability_chart,
-)
+from driftnorm.views.figure import Figure, HeatMap, Series
+from driftnorm.views.render.markup import Markup, tag
+from driftnorm.views.render.svg import charts, heat_chart, legend
 from driftnorm.views.report.examples import Example, example_figures
 from driftnorm.views.report.gather import RUN_FILE, Run
-from driftnorm.views.report.heat import heat_grid, heat_map
-from driftnorm.views.report.markup import Markup, tag
-from driftnorm.views.report.sections import chart_grid, mean_along
-from driftnorm.views.report.tabulate import table_html
+from driftnorm.views.report.group_section import (
+    blocks,
+    chart_grid,
+    fold,
+    mean_along,
+    reliability_grid,
+)
+from driftnorm.views.report.measure import Measure
+from driftnorm.views.report.tables import table_html
 from driftnorm.views.report.verdicts import run_verdict
 from driftnorm.views.table import Column, Table
 
@@ -30,15 +29,13 @@ __all__ = ["run_section", "run_series"]
 
 T = TypeVar("T")
 
-_STREAMED = {"online_error": ("online error", "error, %", 100.0, 1),
-             "entropy": ("entropy", "entropy, share of its maximum", 1.0, 3)}  # fmt: skip
+_STREAMED = ("online_error", "entropy")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
 # What a table or a chart shows, and so the list of settings does not.
 _SHOWN_ELSEWHERE = re.compile("verdict|drift_.*|batches_a_point|compared.*|sample.*")
 _BESIDE = (
     ("entropy", "compared_entropy", 1.0, 3),
     ("confidence, %", "compared_confidence", 100.0, 1),
-    ("accuracy, %", "sample_accuracy", 100.0, 1),
 )
 _SHARES = ("accuracy", "mean_confidence")
 _MOST_CLASSES = 20
@@ -54,23 +51,31 @@ def run_series(run: Run) -> list[str]:
     return sorted(names, key=lambda name: name != "source")
 
 
-def run_section(run: Run, slots: Mapping[str, int], anchor: str, alone: bool = False) -> Markup:
+def run_section(
+    run: Run, slots: Mapping[str, int], anchor: str, measure: Measure, alone: bool = False
+) -> Markup:
     """Everything in the run's record; alone on a page, the page's head has title and verdict."""
     own = {name: slots[name] for name in run_series(run)}
+    headline, words = run_verdict(run, measure), run.record.get("verdict")
     return tag(
         "section",
         tag("h2", "The run" if alone else f"Run {run.name}"),
-        None if alone else tag("p", run_verdict(run), class_="verdict"),
-        _settings(run),
+        None if alone else tag("p", headline, class_="verdict"),
         _warnings(run),
-        _beside(run),
-        tag("h3", "Charts"),
         legend(own) if len(own) > 1 else None,
-        _stream(run, own),
-        _reliability(run, own),
-        _classes(run, slots),
-        _drift(run),
+        blocks(
+            _right(run, own, measure),
+            _stream(run, own, measure),
+            _classes(run, slots),
+            _drift(run),
+            reliability_grid(
+                {n: pooled_bins([bins]) for n, bins in _by_network(run, "reliability").items()}, own
+            ),
+        ),
+        _beside(run, measure),
+        tag("p", words, class_="note") if isinstance(words, str) and words != headline else None,
         _examples(run),
+        fold("All settings and numbers", _settings(run)),
         id=anchor,
     )
 
@@ -113,61 +118,81 @@ def _warnings(run: Run) -> Markup | None:
     return tag("div", tag("ul", *(tag("li", line) for line in lines)), class_="alert")
 
 
-def _beside(run: Run) -> Markup | None:
+def _right(run: Run, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+    """What the labels say of both networks, as two bars."""
+    pair = [run.record.get(f"sample_accuracy_{who}") for who in ("source", _ADAPTED)]
+    if None in pair:
+        return None
+    series = tuple(
+        Series(who, (0,), (measure.of(1 - float(value or 0)),))
+        for who, value in zip(("source", _ADAPTED), pair, strict=True)
+    )
+    ticks = ((0.0, f"{_read(run, 'sample', int, 0):,} labelled images"),)
+    figure = Figure("", "", f"% {measure.name}", series, ticks=ticks, bars=True)
+    shown = {who: slots.get(who, place) for place, who in enumerate(("source", _ADAPTED))}
+    note = f"{measure.title} in % of your network, unadapted, and of the adapted one."
+    return chart_grid("What adapting changed", note, charts(figure, shown))
+
+
+def _beside(run: Run, measure: Measure) -> Markup | None:
     """The source and the adapted network on the images that both answered."""
     rows: list[tuple[str | float | None, ...]] = []
     for name, key, scale, digits in _BESIDE:
         pair = [run.record.get(f"{key}_{who}") for who in ("source", _ADAPTED)]
         if all(isinstance(value, int | float) for value in pair):
             rows.append((name, *(f"{scale * float(value or 0):.{digits}f}" for value in pair)))
+    pair = [run.record.get(f"sample_accuracy_{who}") for who in ("source", _ADAPTED)]
+    if None not in pair:
+        values = (f"{measure.of(1 - float(value or 0)):.1f}" for value in pair)
+        rows.append((f"{measure.name}, %", *values))
     if not rows:
         return None
     images, changed = (_read(run, key, int, 0) for key in ("compared", "compared_changed"))
     note = (
         f"{images:,} images that both answered, of which {changed:,} got another class. Entropy is "
-        "a share of its maximum; accuracy is that of the labelled ones."
+        f"a share of its maximum; {measure.name} is that of the labelled ones."
     )
     columns = (Column("mean"), Column("source"), Column(_ADAPTED))
     return table_html(Table("Beside the source", columns, tuple(rows), note))
 
 
-def _stream(run: Run, slots: Mapping[str, int]) -> Markup | None:
-    charts = []
+def _stream(run: Run, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+    shown = []
     width = _read(run, "batches_a_point", int, 1)
-    for key, (title, unit, scale, digits) in _STREAMED.items():
-        series = [
-            Series(name, slots[name], [(x * width, scale * y) for x, y in mean_along([values])])
+    for key in _STREAMED:
+        of_errors = key == "online_error"
+        series = tuple(
+            Series(
+                name,
+                tuple(x * width for x, _ in points),
+                tuple(measure.of(y) if of_errors else y for _, y in points),
+            )
             for name, values in _by_network(run, key).items()
-        ]
-        charts.append(line_chart(title, series, ("batch", unit), digits=digits))
-    return chart_grid("Along the stream", "The mean of each batch as it came.", charts)
-
-
-def _reliability(run: Run, slots: Mapping[str, int]) -> Markup | None:
-    charts = [
-        reliability_chart(name, slots[name], pooled_bins([bins]))
-        for name, bins in _by_network(run, "reliability").items()
-    ]
-    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
-    return chart_grid("Reliability", note, charts, "small")
+            for points in (mean_along([values]),)
+        )
+        title = f"online {measure.name}" if of_errors else "entropy"
+        unit = f"{measure.name}, %" if of_errors else "entropy, share of its maximum"
+        figure = Figure(title, "batch", unit, series, decimals=1 if of_errors else 3)
+        shown += charts(figure, slots)
+    return chart_grid("Along the stream", "The mean of each batch as it came.", shown)
 
 
 def _classes(run: Run, slots: Mapping[str, int]) -> Markup | None:
     counts = _read(run, "classes", dict, {})
     if not counts:
         return None
-    slot = slots[_ADAPTED]
     try:
-        ranked = sorted(counts.items(), key=lambda item: -float(item[1]))
-        bars = [Bar(name, slot, float(n), f"{name}: {n:,} predictions") for name, n in ranked if n]
+        ranked = sorted(((name, float(n)) for name, n in counts.items()), key=lambda item: -item[1])
     except (TypeError, ValueError) as error:
         raise _wrong(run, "classes", "an object of numbers", counts) from error
-    shown = bars[:_MOST_CLASSES]
-    top = nice_ticks(0, max((bar.value or 0 for bar in shown), default=1))[-1]
-    more = f" Shown: the {len(shown)} most frequent." if len(shown) < len(bars) else ""
-    note = f"{len(bars)} of {len(counts)} classes were predicted at least once.{more}"
-    chart = bar_chart("predictions", shown, top, None, digits=0)
-    return chart_grid("Predicted classes", note, [chart], "wide")
+    given = [(name, n) for name, n in ranked if n]
+    shown = given[:_MOST_CLASSES]
+    more = f" Shown: the {len(shown)} most frequent." if len(shown) < len(given) else ""
+    note = f"{len(given)} of {len(counts)} classes were predicted at least once.{more}"
+    series = Series(_ADAPTED, tuple(range(len(shown))), tuple(n for _, n in shown))
+    ticks = tuple((float(place), name) for place, (name, _) in enumerate(shown))
+    figure = Figure("predictions", "", "predictions", (series,), ticks=ticks, bars=True, decimals=0)
+    return chart_grid("Predicted classes", note, charts(figure, slots))
 
 
 def _drift(run: Run) -> Markup | None:
@@ -181,11 +206,11 @@ def _drift(run: Run) -> Markup | None:
         f"{measure}: mean and largest over the channels of each layer, in the network's order. "
         "Each column of the first picture has its own scale of colours, the second has one."
     )
-    charts = [heat_map("drift by layer", ("mean", "largest"), layers), _drift_along(run)]
-    return chart_grid("Drift of the statistics", note, charts, "pair")
+    first = heat_chart(HeatMap("drift by layer", ("mean", "largest"), layers, by_column=True))
+    return chart_grid("Drift of the statistics", note, [first, *_drift_along(run)])
 
 
-def _drift_along(run: Run) -> Markup:
+def _drift_along(run: Run) -> list[Markup]:
     """The mean distances at several points: in time, or of several streams."""
     points = _entries(run, "drift_points", str)
     rows = _entries(
@@ -194,9 +219,9 @@ def _drift_along(run: Run) -> Markup:
         lambda e: (str(e["layer"]), [_number(value) for value in e.get("along") or ()]),
     )
     if not points or any(len(values) != len(points) for _, values in rows):
-        return Markup("")
+        return []
     axis = _read(run, "drift_axis", str, "")
-    return heat_grid(f"mean drift, {axis}".rstrip(", "), points, rows)
+    return [heat_chart(HeatMap(f"mean drift, {axis}".rstrip(", "), points, rows))]
 
 
 def _examples(run: Run) -> Markup | None:

@@ -1,17 +1,37 @@
-"""One sentence that says what the numbers mean."""
+"""One sentence that says what the numbers mean to somebody who has to decide.
+
+It speaks of the method that one would run, names clear harm first, and says where the network
+itself is near chance, so that nothing can be concluded.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from driftnorm.bench.metrics import Interval
+from driftnorm.views.compare import GUESSING, near_chance
 from driftnorm.views.report.gather import Run
 from driftnorm.views.report.groups import Group
+from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
 
-Outcome: TypeAlias = Literal["helps", "hurts", "unclear", "unknown"]
+Outcome: TypeAlias = Literal["hurts", "helps", "unclear", "unknown"]
 
-__all__ = ["best_method", "group_verdict", "overall_verdict", "run_verdict"]
+__all__ = [
+    "FEW_LABELS",
+    "USUAL",
+    "best_method",
+    "group_verdict",
+    "overall_verdict",
+    "run_verdict",
+    "usual_method",
+]
+
+USUAL = "gprebn"
+"""What `driftnorm.adapt` runs unless it is told otherwise."""
+FEW_LABELS = 30  # as `driftnorm adapt` judges
+_NAMED = 3  # methods that are named one by one
 
 
 def best_method(group: Group) -> str | None:
@@ -21,12 +41,16 @@ def best_method(group: Group) -> str | None:
     return min(others, key=lambda method: others[method]) if others else None
 
 
-def outcome(group: Group) -> Outcome:
-    """What the best method's paired interval against the unadapted network says."""
-    best = best_method(group)
-    if best is None or group.reference != "source" or best == "source":
+def usual_method(group: Group) -> str | None:
+    """The method that one would run: the default where it was measured, else the best."""
+    return USUAL if group.error(USUAL) is not None else best_method(group)
+
+
+def outcome(group: Group, method: str | None) -> Outcome:
+    """What a method's paired interval against the unadapted network says."""
+    if method is None or group.reference != "source" or method == "source":
         return "unknown"
-    change = group.change(best)
+    change = group.change(method)
     if change is None:
         return "unknown"
     if change.high < 0:
@@ -34,43 +58,81 @@ def outcome(group: Group) -> Outcome:
     return "hurts" if change.low > 0 else "unclear"
 
 
-def group_verdict(group: Group) -> str:
+def is_near_chance(group: Group) -> bool:
+    """Whether the unadapted network is hardly better than guessing."""
+    answered = [row for method in group.methods for row in group.of(method)]
+    return near_chance(group.of("source"), answered)
+
+
+def group_verdict(group: Group, measure: Measure = ERROR) -> str:
     """What one comparison shows."""
-    best = best_method(group)
-    if best is None:
+    method, best = usual_method(group), best_method(group)
+    if method is None or best is None:
         return f"{group.title}: no stream was met by every method yet, so there is no verdict."
-    error, found = group.error(best), outcome(group)
+    found = outcome(group, method)
     if found == "unknown":
-        return f"{group.title}: {best} has the lowest mean error, {error:.1f} %."
-    change, base = group.change(best), group.error(group.reference)
+        end = measure.best
+        return (
+            f"{group.title}: {best} has the {end} mean {measure.name}, "
+            f"{measure.mean(group.of(best)):.1f} %."
+        )
+    change = group.change(method)
     assert change is not None
+    tried = [m for m in group.methods if m != group.reference]
+    who = method
+    if method != USUAL and len(tried) > 1:
+        who = f"{method}, the best of {len(tried)} methods by these labels,"
+    doing = {
+        "helps": "helps",
+        "hurts": "does clear harm",
+        "unclear": "makes no clear difference",
+    }[found]
+    source, own = (measure.mean(group.of(m)) for m in ("source", method))
+    gain = measure.change(change)
     numbers = (
-        f"{error:.1f} % mean error against {base:.1f} % unadapted "
-        f"({change.value:+.1f} points, 95 % interval {change.low:+.1f} to {change.high:+.1f})"
+        f"{source:.1f} % → {own:.1f} % {measure.name} ({gain.value:+.1f} points, 95 % interval "
+        f"{gain.low:+.1f} to {gain.high:+.1f})"
     )
-    tried = [method for method in group.methods if method != group.reference]
-    several = f" of {len(tried)} methods by these labels" if len(tried) > 1 else ""
-    openings = {
-        "helps": f"Adapting helps on {group.title}: {best} is the best{several}, with",
-        "hurts": f"Adapting hurts on {group.title}: even the best method, {best}, has",
-        "unclear": f"Adapting makes no clear difference on {group.title}: {best} has",
-    }
-    return f"{openings[found]} {numbers}{_harm(group, tried) if found == 'helps' else ''}."
+    lead = ""
+    if is_near_chance(group):
+        lead = "Your network, unadapted, is near chance here, so little can be concluded. "
+    harmful = [m for m in tried if m != method and outcome(group, m) == "hurts"]
+    if harmful and found != "hurts":
+        lead += f"Clear harm by {_names(harmful)}. "
+    rest = f"; so {'do' if len(harmful) > 1 else 'does'} {_names(harmful)}" if harmful else ""
+    rest = rest if found == "hurts" else ""
+    if best != method and outcome(group, best) == "helps":
+        rest += (
+            f"; the best of {len(tried)} methods by these labels is {best}, "
+            f"{measure.mean(group.of(best)):.1f} %"
+        )
+    return f"{lead}{who} {doing} on {group.title}: {numbers}{rest}."
 
 
-def _harm(group: Group, tried: Sequence[str]) -> str:
-    """How many of the methods that one may have chosen do worse than no adaptation."""
-    changes = [change for method in tried if (change := group.change(method)) is not None]
-    worse = sum(change.low > 0 for change in changes)
-    return f"; {worse} of the {len(tried)} {'does' if worse == 1 else 'do'} harm" if worse else ""
+def _names(methods: Sequence[str]) -> str:
+    """Such as ``tent, pl and 2 more``."""
+    shown = [*methods[:_NAMED]]
+    if len(methods) > _NAMED:
+        shown.append(f"{len(methods) - _NAMED} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
-def run_verdict(run: Run) -> str:
-    """The run's own sentence, or what its numbers say."""
+def run_verdict(run: Run, measure: Measure = ACCURACY) -> str:
+    """The run in one breath: by its labels, or by what it changed, or in its own words."""
     record = run.record
+    method = str(record.get("method") or "the adapted network")
+    labelled = _labelled(record, method, measure)
+    if labelled:
+        return labelled
+    seen, changed = record.get("compared"), record.get("compared_changed")
+    if isinstance(seen, int) and isinstance(changed, int) and seen > 0:
+        return (
+            f"{100 * changed / seen:.0f} % of the predictions differ from those of your network, "
+            f"unadapted, with {method} ({changed:,} of {seen:,} images that both answered); "
+            "without enough labels nobody knows which are right."
+        )
     if isinstance(record.get("verdict"), str):
         return str(record["verdict"])
-    method = record.get("method", "the adapted network")
     images, changed = record.get("images"), record.get("changed")
     if isinstance(images, int) and isinstance(changed, int) and images > 0:
         share = f"{changed:,} of {images:,} predictions ({100 * changed / images:.1f} %)"
@@ -80,23 +142,52 @@ def run_verdict(run: Run) -> str:
     return f"{run.name}: {method}."
 
 
-def overall_verdict(groups: Sequence[Group], runs: Sequence[Run]) -> str:
+def _labelled(record: dict[str, Any], method: str, measure: Measure) -> str:
+    """Such as ``27 % → 79 % right on 1,000 labelled images, with gprebn``; or nothing."""
+    count = record.get("sample")
+    pair = [record.get(f"sample_accuracy_{who}") for who in ("source", "adapted")]
+    if not isinstance(count, int) or count < FEW_LABELS or None in pair:
+        return ""
+    before, after = (measure.of(1 - float(accuracy or 0)) for accuracy in pair)
+    digits = 0 if abs(after - before) >= 2 else 1
+    word = "right" if measure.name == "accuracy" else "wrong"
+    lead, gain = "", record.get("sample_gain")
+    if gain is not None:
+        found = Interval(*map(float, gain))
+        if found.high < 0:
+            lead = "Clear harm: "
+        elif found.low <= 0:
+            lead = "No clear difference: "
+    classes = len(record.get("classes") or ())
+    source = float(pair[0] or 0)
+    guessing = classes > 1 and (source - 1 / classes) / (1 - 1 / classes) < GUESSING
+    chance = " Your network, unadapted, is near chance here." if guessing else ""
+    return (
+        f"{lead}{before:.{digits}f} % → {after:.{digits}f} % {word} on {count:,} labelled images, "
+        f"with {method}.{chance}"
+    )
+
+
+def overall_verdict(
+    groups: Sequence[Group], runs: Sequence[Run], measure: Measure | None = None
+) -> str:
     """The sentence at the head of the page."""
     if len(groups) == 1:
-        return group_verdict(groups[0])
+        return group_verdict(groups[0], measure or ERROR)
     if not groups and len(runs) == 1:
-        return run_verdict(runs[0])
+        return run_verdict(runs[0], measure or ACCURACY)
     if not groups:
         return f"{len(runs)} runs; each has its own verdict below."
-    found = Counter(outcome(group) for group in groups)
+    found = Counter(outcome(group, usual_method(group)) for group in groups)
     best, times = Counter(best_method(group) for group in groups).most_common(1)[0]
     texts: dict[Outcome, str] = {
+        "hurts": "does clear harm in {}",
         "helps": "helps in {}",
-        "hurts": "hurts in {}",
         "unclear": "makes no clear difference in {}",
         "unknown": "cannot be judged in {}",
     }
     parts = [texts[key].format(found[key]) for key in texts if found[key]]
-    shown = times > 1 and best is not None
-    more = f"; {best} is the best method in {times}" if shown else ""
-    return f"Adapting {', '.join(parts)} of {len(groups)} comparisons{more}."
+    more = f"; {best} is the best method in {times}" if times > 1 and best is not None else ""
+    guessing = sum(map(is_near_chance, groups))
+    chance = f"; the network itself is near chance in {guessing}" if guessing else ""
+    return f"Adapting {', '.join(parts)} of {len(groups)} comparisons{more}{chance}."

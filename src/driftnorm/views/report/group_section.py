@@ -11,25 +11,26 @@ from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
-from driftnorm.views.report.charts import (
-    Bar,
-    Series,
-    bar_chart,
-    legend,
-    line_chart,
-    nice_ticks,
-    reliability_chart,
-)
+from driftnorm.views.figure import Figure, HeatMap, Series
+from driftnorm.views.render.markup import Markup, prose, tag
+from driftnorm.views.render.svg import charts, heat_chart, legend
 from driftnorm.views.report.examples import example_figures, group_examples
-from driftnorm.views.report.groups import Group, mean_of, shared_rows
-from driftnorm.views.report.heat import heat_grid
-from driftnorm.views.report.markup import Markup, prose, tag
-from driftnorm.views.report.tabulate import paper_tables, shift_table, summary_table, table_html
+from driftnorm.views.report.groups import Group, shared_rows
+from driftnorm.views.report.measure import Measure
+from driftnorm.views.report.tables import paper_tables, shift_table, summary_table, table_html
 from driftnorm.views.report.verdicts import group_verdict
 
-__all__ = ["chart_grid", "group_section", "mean_along", "mean_by_share"]
+__all__ = [
+    "blocks",
+    "chart_grid",
+    "fold",
+    "group_section",
+    "mean_along",
+    "mean_by_share",
+    "reliability_grid",
+]
 
-_MOST_POINTS = 60  # a line with more is averaged in blocks, or it is a carpet
+_MOST_POINTS = 60  # longer curves are averaged in blocks
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
 
@@ -38,44 +39,58 @@ def group_section(
     group: Group,
     slots: Mapping[str, int],
     anchor: str,
+    measure: Measure,
     alone: bool = False,
     exhibits: Mapping[str, Exhibits] | None = None,
 ) -> Markup:
     """Everything about one comparison; alone on a page, the page's head has title and verdict."""
     own = {method: slots[method] for method in group.methods}
-    tables = [summary_table(group)]
+    tables = [summary_table(group, measure)]
     if len(group.shifts) > 1:
-        tables.append(shift_table(group))
+        tables.append(shift_table(group, measure))
+    if measure.name == "error":
+        tables += paper_tables(group)
     return tag(
         "section",
         tag("h2", "Measurements" if alone else group.title),
-        None if alone else tag("p", group_verdict(group), class_="verdict"),
-        _protocol(group),
+        None if alone else tag("p", group_verdict(group, measure), class_="verdict"),
         _unfinished(group),
-        *(table_html(table, own) for table in [*tables, *paper_tables(group)]),
-        tag("h3", "Charts"),
         legend(own),
-        _bars(group, own),
-        _severities(group, own),
-        _stream(group, own),
-        _reliability(group, own),
-        _drift(group),
+        blocks(
+            _bars(group, own, measure),
+            _severities(group, own, measure),
+            _stream(group, own, measure),
+            _drift(group),
+            _reliability(group, own),
+        ),
+        *(table_html(table, own) for table in tables),
         _examples(group, exhibits or {}),
+        fold("How it was measured", _protocol(group)),
         id=anchor,
     )
 
 
-def chart_grid(heading: str, note: str, charts: Sequence[Markup], kind: str = "") -> Markup | None:
+def blocks(*figures: Markup | None) -> Markup:
+    """Figures with their headings, side by side where there is room."""
+    return tag("div", *figures, class_="blocks")
+
+
+def fold(heading: str, content: Markup) -> Markup:
+    """What most readers need not see, a click away."""
+    return tag("details", tag("summary", heading), content)
+
+
+def chart_grid(heading: str, note: str, shown: Sequence[Markup], kind: str = "") -> Markup | None:
     """Charts side by side under a heading; nothing if there are none."""
-    shown = [chart for chart in charts if chart]
     if not shown:
         return None
-    return _figures(heading, note, tag("div", *shown, class_=f"charts {kind}".strip()))
+    grid = tag("div", *shown, class_=f"charts {kind}".strip())
+    return _figures(heading, note, grid, "one" if len(shown) == 1 else "")
 
 
-def _figures(heading: str, note: str, grid: Markup | None) -> Markup:
+def _figures(heading: str, note: str, grid: Markup | None, kind: str = "") -> Markup:
     words = tag("p", prose(note), class_="note")
-    return tag("div", tag("h4", heading), words, grid, class_="figures")
+    return tag("div", tag("h3", heading), words, grid, class_=f"figures {kind}".strip())
 
 
 def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
@@ -159,79 +174,86 @@ def _unfinished(group: Group) -> Markup | None:
     return tag("div", tag("p", tag("strong", "This grid is not finished.")), items, class_="alert")
 
 
-def _percent(rows: Sequence[Row]) -> float | None:
-    mean = mean_of(rows, "error")
-    return None if mean is None else 100 * mean
+def _bars(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+    shifts = ([CLEAN] if group.of_shift(CLEAN) else []) + group.shifts
+    streams = {shift: shared_rows(group.of_shift(shift)) for shift in shifts}
+    series = []
+    for method in slots:
+        found = (measure.mean(group.of(method, rows)) for rows in streams.values())
+        values = tuple(math.nan if value is None else value for value in found)
+        series.append(Series(method, tuple(range(len(values))), values))
+    figure = Figure(
+        *(f"{measure.title} by {group.kind}", "", f"% {measure.name}", tuple(series)),
+        ticks=tuple(enumerate(shifts)),
+        bars=True,
+        reference=group.reference,
+    )
+    note = f"{measure.title} in %, all panels on one scale. Dashed line: {group.reference}."
+    return chart_grid(figure.title, note, charts(figure, slots))
 
 
-def _bars(group: Group, slots: Mapping[str, int]) -> Markup | None:
-    panels: dict[str, list[Bar]] = {}
-    for shift in ([CLEAN] if group.of_shift(CLEAN) else []) + group.shifts:
-        rows = shared_rows(group.of_shift(shift))
-        panels[shift] = []
-        for method, slot in slots.items():
-            own = group.of(method, rows)
-            value = _percent(own)
-            streams = "1 stream" if len(own) == 1 else f"{len(own)} streams"
-            tip = f"{method} on {shift}: {value or 0:.2f} % error, {streams}"
-            panels[shift].append(Bar(method, slot, value, tip))
-    values = [bar.value for bars in panels.values() for bar in bars if bar.value is not None]
-    top = nice_ticks(0, max(values, default=1) or 1)[-1]
-    charts = [
-        bar_chart(
-            shift, bars, top, next((b.value for b in bars if b.name == group.reference), None)
-        )
-        for shift, bars in panels.items()
-    ]
-    note = f"Error in %, all panels on one scale. Dashed line: {group.reference}."
-    return chart_grid(f"Error by {group.kind}", note, charts)
-
-
-def _severities(group: Group, slots: Mapping[str, int]) -> Markup | None:
+def _severities(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
     levels = sorted({row.severity for row in group.rows})
     if len(levels) < 2:
         return None
-    names = {float(level): "clean" if level == 0 else str(level) for level in levels}
     clean = group.of_shift(CLEAN)
-    charts = []
-    for title, rows in [
-        ("mean over shifts", shared_rows(group.rows)),
-        *((s, shared_rows(clean + group.of_shift(s))) for s in group.shifts),
-    ]:
-        series = []
-        for method, slot in slots.items():
+    panels = {"mean over shifts": shared_rows(group.rows)}
+    if len(group.shifts) > 1:
+        panels |= {shift: shared_rows(clean + group.of_shift(shift)) for shift in group.shifts}
+    series = []
+    for title, rows in panels.items():
+        for method in slots:
             own = group.of(method, rows)
-            means = {level: _percent([r for r in own if r.severity == level]) for level in levels}
-            points = [(float(level), mean) for level, mean in means.items() if mean is not None]
-            series.append(Series(method, slot, points))
-        charts.append(line_chart(title, series, ("severity", "error, %"), names))
-    return chart_grid("Error by severity", "Mean error in % at each severity.", charts)
+            means = {n: measure.mean([r for r in own if r.severity == n]) for n in levels}
+            points = [(n, mean) for n, mean in means.items() if mean is not None]
+            x, y = zip(*points, strict=True) if points else ((), ())
+            series.append(Series(method, x, y, panel=title))
+    ticks = tuple((float(level), str(level) if level else CLEAN) for level in levels)
+    title = f"{measure.title} by severity"
+    figure = Figure(title, "severity", f"{measure.name}, %", tuple(series), ticks=ticks)
+    note = f"Mean {measure.name} in % at each severity."
+    return chart_grid(title, note, charts(figure, slots))
 
 
-def _stream(group: Group, slots: Mapping[str, int]) -> Markup | None:
+def _stream(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
     series = []
     lengths = {len(_full_batches(row)) for row in group.measured}
     alike = len(lengths) == 1
-    for method, slot in slots.items():
+    for method in slots:
         online = [_full_batches(row) for row in group.of(method)]
         means = mean_along(online) if alike else mean_by_share(online)
-        series.append(Series(method, slot, [(x, 100 * y) for x, y in means]))
+        shown = tuple(measure.of(error) for _, error in means)
+        series.append(Series(method, tuple(x for x, _ in means), shown))
     axis = "batch" if alike else "% of the stream"
-    chart = line_chart("online error", series, (axis, "error, %"))
+    figure = Figure(f"online {measure.name}", axis, f"{measure.name}, %", tuple(series))
     note = (
-        "Error of each batch as it came, mean over streams; without a last batch of a few images."
+        f"{measure.title} of each batch as it came, mean over streams; without a last batch of a "
+        "few images."
     )
-    return chart_grid("Along the stream", note, [chart], "wide")
+    return chart_grid("Along the stream", note, charts(figure, slots))
+
+
+def reliability_grid(
+    bins: Mapping[str, Sequence[tuple[float, float, float]]], slots: Mapping[str, int]
+) -> Markup | None:
+    """A small chart per method: accuracy against confidence."""
+    series = tuple(
+        Series(method, tuple(trust), tuple(right), counts=tuple(count))
+        for method, own in bins.items()
+        if own
+        for count, trust, right in (zip(*own, strict=True),)
+    )
+    figure = Figure("Reliability", "confidence", "accuracy", series, unit_square=True)
+    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
+    return chart_grid(figure.title, note, charts(figure, slots), "small")
 
 
 def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
-    charts = []
-    for method, slot in slots.items():
-        bins = pooled_bins([row.metrics.get("reliability", []) for row in group.of(method)])
-        if bins:
-            charts.append(reliability_chart(method, slot, bins))
-    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
-    return chart_grid("Reliability", note, charts, "small")
+    bins = {
+        method: pooled_bins([row.metrics.get("reliability", []) for row in group.of(method)])
+        for method in slots
+    }
+    return reliability_grid(bins, slots)
 
 
 def _drift(group: Group) -> Markup | None:
@@ -249,8 +271,8 @@ def _drift(group: Group) -> Markup | None:
         "source's, in the source's deviations: mean over the channels of each layer, and over "
         "severities and seeds. Layers in the network's order."
     )
-    chart = heat_grid(f"mean drift, each {group.kind}", [*columns], rows)
-    return chart_grid("Drift of the statistics", note, [chart], "wide")
+    chart = heat_chart(HeatMap(f"mean drift, each {group.kind}", [*columns], rows))
+    return chart_grid("Drift of the statistics", note, [chart])
 
 
 def _examples(group: Group, exhibits: Mapping[str, Exhibits]) -> Markup | None:

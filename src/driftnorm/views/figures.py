@@ -1,4 +1,4 @@
-"""Rows of the robustness study as figures, by name; pure functions, no matplotlib."""
+"""Rows as figures, by name; pure functions, no matplotlib."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from typing import NamedTuple
 import numpy as np
 
 from driftnorm._internal.names import nearest
-from driftnorm.bench.metrics import pooled_bins
+from driftnorm.bench.cell import CLEAN
+from driftnorm.bench.metrics import pooled_bins, standard_error
 from driftnorm.bench.rows import Row
+from driftnorm.bench.vocabulary import MAIN, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import errors_by_batch_size
-from driftnorm.views.compare import check_same, mean_error, methods_of, note_of, shifts_of
+from driftnorm.views.compare import (
+    check_same,
+    clean_error,
+    mean_error,
+    methods_of,
+    note_of,
+    scored_rows,
+    shifts_of,
+)
+from driftnorm.views.domain_rows import at_selected, average, of_target, targets_of, trainer_of
+from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.figure import Figure, Series
+from driftnorm.views.networks import fine_tuned_table
+from driftnorm.views.robustness import VIEWS
 
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
@@ -24,20 +38,19 @@ _DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful says not
 def corruption_figure(rows: Sequence[Row]) -> Figure:
     """Mean error of each method on each corruption, and over all of them."""
     check_same(rows)
-    shifts = shifts_of(rows)
-    places = tuple(range(len(shifts) + 1))
-    series = [
-        Series(
-            method,
-            places,
-            (*(mean_error(rows, method, shift) for shift in shifts), mean_error(rows, method)),
-        )
-        for method in methods_of(rows)
-    ]
-    names = [*(shift.replace("_", " ") for shift in shifts), "mean"]
-    ticks = tuple(zip(places, names, strict=True))
+    shifts, methods = shifts_of(rows), methods_of(rows)
+    clean = {method: clean_error(rows, method) for method in methods}
+    series = []
+    for method in methods:
+        errors = [mean_error(rows, method, shift) for shift in shifts]
+        before = clean[method]
+        errors = [*([] if before is None else [before]), *errors, mean_error(rows, method)]
+        series.append(Series(method, tuple(range(len(errors))), tuple(errors)))
+    first = [] if None in clean.values() else [CLEAN]
+    names = [*first, *(shift.replace("_", " ") for shift in shifts), "mean"]
     title = "Error by corruption"
-    return Figure(title, "", _ERROR, tuple(series), note_of(rows), ticks, bars=True)
+    marks = tuple(enumerate(names))
+    return Figure(title, "", _ERROR, tuple(series), note_of(rows), marks, bars=True)
 
 
 def severity_figure(rows: Sequence[Row]) -> Figure:
@@ -59,9 +72,7 @@ def severity_figure(rows: Sequence[Row]) -> Figure:
 def online_figure(rows: Sequence[Row]) -> Figure:
     """Error over the samples so far, batch after batch, mean over the corrupted streams."""
     check_same(rows)
-    streams = [row for row in rows if row.severity]
-    if not streams:
-        raise MixedRowsError("there are no corrupted streams among these rows.")
+    streams = scored_rows(rows)
     count, size = streams[0].cell.stream.count, streams[0].cell.protocol.batch_size
     seen = np.minimum(np.arange(1, -(-count // size) + 1) * size, count)
     sizes = np.diff(seen, prepend=0)
@@ -78,11 +89,11 @@ def online_figure(rows: Sequence[Row]) -> Figure:
 def calibration_figure(rows: Sequence[Row]) -> Figure:
     """Accuracy against confidence, the bins of all corrupted streams pooled by their counts."""
     check_same(rows)
-    streams = [row for row in rows if row.severity]
-    if not streams or any("reliability" not in row.metrics for row in streams):
+    streams = scored_rows(rows)
+    if any("reliability" not in row.metrics for row in streams):
         raise MixedRowsError(
-            "rows on corrupted images with the metric `reliability` are needed; rows of an older "
-            "driftnorm lack it: measure them again into another folder."
+            "rows with the metric `reliability` are needed; rows of an older driftnorm lack it: "
+            "measure them again into another folder."
         )
     series = []
     for method in methods_of(streams):
@@ -112,11 +123,54 @@ def batch_size_figure(rows: Sequence[Row]) -> Figure:
     )
 
 
+def domains_figure(rows: Sequence[Row]) -> Figure:
+    """Accuracy of each method on each target domain and on average, a panel per training."""
+    selected, targets = at_selected(rows), targets_of(rows)
+    series = []
+    for trainer in dict.fromkeys(trainer_of(row) for row in rows):
+        mine = [row for row in selected if trainer_of(row) == trainer]
+        for method in methods_of(mine):
+            own = [row for row in mine if row.method == method]
+            scores = [of_target(own, target) for target in targets]
+            means = [float(np.mean(each)) if each else np.nan for each in scores]
+            mean = average(own, targets)
+            spread = tuple(standard_error(each) if len(each) > 1 else 0.0 for each in scores)
+            series.append(
+                Series(
+                    method,
+                    tuple(range(len(targets) + 1)),
+                    (*means, np.nan if mean is None else mean),
+                    spread=(*spread, 0.0) if any(spread) else (),
+                    panel=trainer.label,
+                )
+            )
+    marks = tuple(enumerate([*targets, "average"]))
+    title, y_label = "Accuracy by target domain", "accuracy (%)"
+    return Figure(title, "", y_label, tuple(series), domain_note(rows), marks, bars=True)
+
+
+def fine_tuned_figure(rows: Sequence[Row]) -> Figure:
+    """Error of source and target statistics, without and with Tent, on both kinds of network."""
+    table = fine_tuned_table(rows)
+    errors: dict[str, dict[str, float]] = {}
+    for setting, statistics, plain, stepped, *_ in table.rows:
+        pair = ("source", TENT_ON_SOURCE) if statistics == "source" else ("bn", "tent")
+        for method, error in zip(pair, (plain, stepped), strict=True):
+            errors.setdefault(method, {})[str(setting)] = float(error or 0)
+    series = (
+        Series(method, tuple(range(len(own))), tuple(own.values()))
+        for method, own in errors.items()
+    )
+    marks = tuple(enumerate(errors["source"]))
+    return Figure(table.title, "", _ERROR, tuple(series), table.note, marks, bars=True)
+
+
 class Plot(NamedTuple):
-    """A figure that has a name."""
+    """A figure that has a name, and the methods it is about."""
 
     make: Callable[[Sequence[Row]], Figure]
     help: str
+    methods: tuple[str, ...] = VIEWS["summary"].methods
 
 
 PLOTS = {
@@ -125,6 +179,12 @@ PLOTS = {
     "online": Plot(online_figure, "running error along the stream"),
     "calibration": Plot(calibration_figure, "accuracy against confidence"),
     "batch-size": Plot(batch_size_figure, "error against batch size"),
+    "domains": Plot(domains_figure, "accuracy by target domain (`bench domains`)", MAIN),
+    "fine-tuned": Plot(
+        fine_tuned_figure,
+        "pre-trained against fine-tuned networks (`bench fine-tuned`)",
+        VIEWS["fine-tuned"].methods,
+    ),
 }
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import change_text, in_order, stream_of
+from driftnorm.views.compare import change_text, in_order, one_batch_note, stream_of
 from driftnorm.views.palette import slot_classes
+from driftnorm.views.render.markup import Markup, breakable, prose, tag
 from driftnorm.views.report.groups import Group, mean_of, shared_rows
-from driftnorm.views.report.markup import Markup, breakable, prose, tag
+from driftnorm.views.report.measure import ERROR, Measure
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
@@ -21,8 +22,8 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 _LAST = "mean"  # a row of this name sums the others up, and stays below them
 
 
-def summary_table(group: Group) -> Table:
-    """One line a method: error, change against the reference, likelihood, calibration, alarms."""
+def summary_table(group: Group, measure: Measure = ERROR) -> Table:
+    """One line per method: error or accuracy, its change, likelihood, calibration, alarms."""
     clean = shared_rows([row for row in group.rows if row.shift == CLEAN])
     # Benchmarks run without the guard, and no alarm then says nothing.
     guarded = any(row.metrics.get("alarms", 0) for row in group.rows)
@@ -30,14 +31,14 @@ def summary_table(group: Group) -> Table:
     for method in group.methods:
         own = group.of(method)
         change = None if method == group.reference else group.change(method)
-        error, before = group.error(method), mean_of(group.of(method, clean), "error")
+        before = measure.mean(group.of(method, clean))
         alarms = sum(row.metrics.get("alarms", 0) > 0 for row in group.of(method, group.rows))
         lines.append(
             (
                 method,
-                None if before is None else 100 * before,
-                error,
-                None if change is None else change_text(change),
+                before if group.shifts else None,
+                measure.mean(own),
+                None if change is None else change_text(measure.change(change)),
                 *(mean_of(own, metric) for metric in ("nll", "ece", "entropy")),
                 float(alarms) if guarded else None,
                 _speed(own),
@@ -45,32 +46,36 @@ def summary_table(group: Group) -> Table:
         )
     columns = (
         Column("method"),
-        Column("clean error, %", best="lowest"),
-        Column("error, %", best="lowest", decimals=2),
-        Column(f"error minus {group.reference}'s, 95 %"),
+        Column(f"clean {measure.name}, %", best=measure.best),
+        Column(f"{measure.name}, %", best=measure.best, decimals=2),
+        Column(f"{measure.name} minus {group.reference}'s, 95 %"),
         Column("NLL", best="lowest", decimals=3),
         Column("ECE", best="lowest", decimals=3),
         Column("entropy, nats", decimals=3),
         Column("streams with alarm", decimals=0),
-        Column("images a second", decimals=0),
+        Column("images per second", decimals=0),
     )
-    return _without_empty_columns(Table("Methods", columns, tuple(lines), _note(group)))
+    return Table("Methods", columns, tuple(lines), _note(group)).without_empty()
 
 
-def shift_table(group: Group) -> Table:
-    """One line a method, one column a shift."""
+def shift_table(group: Group, measure: Measure = ERROR) -> Table:
+    """One line per method, one column per shift, the clean images first."""
     by_shift = {
-        shift: shared_rows([row for row in group.rows if row.shift == shift])
-        for shift in group.shifts
+        shift: shared_rows(group.of_shift(shift))
+        for shift in (CLEAN, *group.shifts)
+        if group.of_shift(shift)
     }
     lines: list[tuple[str | float | None, ...]] = []
     for method in group.methods:
-        means = (mean_of(group.of(method, rows), "error") for rows in by_shift.values())
-        errors = [None if mean is None else 100 * mean for mean in means]
-        lines.append((method, *errors, group.error(method)))
-    columns = [Column(name, best="lowest") for name in (*group.shifts, "mean")]
-    note = "Error in %, over severities and seeds. Mean: over the streams that every method met."
-    return Table(f"Error by {group.kind}", (Column("method"), *columns), tuple(lines), note)
+        means = (measure.mean(group.of(method, rows)) for rows in by_shift.values())
+        lines.append((method, *means, measure.mean(group.of(method))))
+    columns = [Column(name, best=measure.best) for name in (*by_shift, "mean")]
+    note = (
+        f"{measure.title} in %, over severities and seeds. Mean: over the shifted streams that "
+        "every method met."
+    )
+    title = f"{measure.title} by {group.kind}"
+    return Table(title, (Column("method"), *columns), tuple(lines), note)
 
 
 def paper_tables(group: Group) -> list[Table]:
@@ -165,24 +170,11 @@ def _note(group: Group) -> str:
     return (
         f"Means are over {which}. "
         f"Intervals: paired bootstrap over images, not corrected for choosing the best method. "
-        f"Images a second: as the machine was busy at the time, so not for comparing methods."
+        f"Images per second: as the machine was busy at the time, so not for comparing methods."
+        f"{one_batch_note(group.measured)}"
     )
 
 
 def _speed(rows: Sequence[Row]) -> float | None:
     seconds = sum(row.metrics.get("seconds", 0.0) for row in rows)
     return sum(row.metrics.get("count", 0) for row in rows) / seconds if seconds else None
-
-
-def _without_empty_columns(table: Table) -> Table:
-    kept = [
-        index
-        for index in range(len(table.columns))
-        if index == 0 or any(row[index] is not None for row in table.rows)
-    ]
-    return Table(
-        table.title,
-        tuple(table.columns[index] for index in kept),
-        tuple(tuple(row[index] for index in kept) for row in table.rows),
-        table.note,
-    )
