@@ -153,10 +153,10 @@ def test_the_command_passes_its_device_on(
     monkeypatch.setattr(DomainTraining, "run", note)
     options = PlanOptions(str(folder), backbone="mnist-bn", batch_norm="trained", device="cpu:0")
     with pytest.raises(KeyboardInterrupt):
-        train_domains(training=options, test_domain=["red"], size=SIDE, cache=cache, out=tmp_path)
+        train_domains(training=options, test_domains=["red"], size=SIDE, cache=cache, out=tmp_path)
     assert devices == ["cpu:0"]
     with pytest.raises(ValueError, match="`--device` must be one that this machine has"):
-        train_domains(training=replace(options, device="abacus"), test_domain=["red"])
+        train_domains(training=replace(options, device="abacus"), test_domains=["red"])
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
