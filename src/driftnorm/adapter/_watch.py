@@ -50,8 +50,8 @@ class Watch:
         if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
-                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, running "
-                "statistics ('bn' with running=True) or a source prior ('bn-prior').",
+                f"statistics of a batch of {len(x)} are mostly noise: use larger batches or "
+                "'bn-window'; where nothing may be carried from batch to batch, 'bn-prior'.",
             )
         if self.guard.ordered(signals, known.marginal, known.batches):
             self._jumps += 1

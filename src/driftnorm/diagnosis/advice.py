@@ -18,6 +18,7 @@ from typing import Literal
 from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
+from driftnorm.methods.bn_window import SMALL_BATCH as WINDOW_BELOW
 from driftnorm.methods.spec import parse_method
 from driftnorm.recipe import Recipe
 
@@ -114,11 +115,12 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
         return Advice("method", "source", "keep the network as it is")
     batch, has_source = max(run.batch_sizes), not inventory.named("missing")
     so_far = "statistics of the stream so far"
-    if batch < SMALL_BATCH:
-        so_far += f", for batches of {batch} say little by themselves"
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
+    if batch < WINDOW_BELOW and has_source:
+        reason = f"a window of the stream, for batches of {batch} say little by themselves"
+        return Advice("method", "bn-window", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
     if alarmed or "class-order" in kinds or not any(layer.affine for layer in inventory.layers):
         reason = f"no gradient that could lead astray; {so_far}"
@@ -138,7 +140,7 @@ def _batch_size(run: DryRun) -> Advice:
     larger = f"; of {size}, by {run.drift.chance_of_batch(size):.3f}" if size != used else ""
     reason = (
         f"statistics of a batch of {used} stray by {stray:.3f} deviations by chance{larger}. "
-        "Running statistics (gprebn) do with fewer."
+        "bn-window does with fewer."
     )
     return Advice("batch size", f"{size} or more", reason)
 

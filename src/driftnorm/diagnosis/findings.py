@@ -208,7 +208,7 @@ def _of_amount(run: DryRun) -> Iterator[Finding]:
             "small-batch",
             False,
             f"statistics of a batch of {max(run.batch_sizes)} alone are mostly noise: use larger "
-            "batches, or running statistics (gprebn, bn:running=True).",
+            "batches, or bn-window.",
         )
 
 

@@ -31,7 +31,7 @@ def bn(
     Args:
         running: Use test-time running statistics instead of the batch's own (the paper's rows
             "BN, mu_r^t" without optimisation).
-        momentum: Exponential running average; ``None`` averages all batches equally.
+        momentum: Weight of the new batch, in (0, 1]; ``None`` averages all batches equally.
         average: What of running variances is averaged: the variances (``"var"``, the paper), the
             standard deviations (``"std"``), or with the variance between batches (``"total"``),
             which batches of a few images need.
