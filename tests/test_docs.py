@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from driftnorm.methods import METHODS
+from driftnorm.methods.bn_window import SMALL_BATCH
+
 ROOT = Path(__file__).parent.parent
 MODULES = (
     *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
@@ -18,7 +21,9 @@ MODULES = (
 )
 
 
-@pytest.mark.parametrize("name", [*MODULES, "_internal.names", "_internal.options"])
+@pytest.mark.parametrize(
+    "name", [*MODULES, "_internal.names", "_internal.options", "_internal.docstrings"]
+)
 def test_docstring_examples(name: str) -> None:
     torch.manual_seed(0)
     module = importlib.import_module(f"driftnorm.{name}")
@@ -76,9 +81,15 @@ def test_the_robustness_numbers_in_the_readme_come_from_the_committed_rows() -> 
     assert "twelve claims about robustness, eleven are confirmed" in text
 
 
-def test_every_method_tells_its_paper_formula_and_limits() -> None:
-    from driftnorm.methods import METHODS
+def test_small_batches_get_one_advice() -> None:
+    words = f"fewer than {SMALL_BATCH} images per batch"
+    for page in ("README.md", "docs/choosing.md"):
+        (row,) = (line for line in (ROOT / page).read_text().splitlines() if f"| {words}" in line)
+        assert row.split("|")[2].strip().startswith("`bn-window`"), page
+    assert f"{words} (take bn-window)" in METHODS["gprebn"].hurts
 
+
+def test_every_method_tells_its_paper_formula_and_limits() -> None:
     for name in METHODS:
         module = importlib.import_module(f"driftnorm.methods.{name.replace('-', '_')}")
         text = " ".join((module.__doc__ or "").split())

@@ -148,8 +148,24 @@ def clean_cost() -> str:
 
 
 def small_batches() -> str:
-    """Error against batch size, with batches down to one image."""
+    """Error against batch size on the digits, with batches down to one image."""
     rows = load_rows(ROWS / "small-batches.jsonl")
+    return _by_batch_size(rows, "Error in % against batch size", "small_batches.py")
+
+
+def small_batches_cifar10() -> str:
+    """The same on corrupted photographs: the mean, and contrast by itself."""
+    rows = load_rows(ROWS / "small-batches-cifar10.jsonl")
+    contrast = [row for row in rows if row.shift == "contrast"]
+    command = "small_batches.py --cifar FOLDER --weights FILE"
+    tables = (
+        _by_batch_size(rows, "Error in % against batch size, mean of the corruptions", command),
+        _by_batch_size(contrast, "Contrast alone", command),
+    )
+    return "\n".join(tables)
+
+
+def _by_batch_size(rows: Sequence[Row], title: str, command: str) -> str:
     sizes = sorted({row.cell.protocol.batch_size for row in rows})
     errors: dict[str, dict[int, list[float]]] = {}
     for row in rows:
@@ -164,8 +180,8 @@ def small_batches() -> str:
     columns = (Column("method"), *(Column(f"batch {size}", best="lowest") for size in sizes))
     common = protocol_text(row.cell for row in rows)
     shifts = ", ".join(sorted({row.shift for row in rows}))
-    note = f"{shifts}; {common}. Every method at its defaults. `python docs/tools/small_batches.py`"
-    return Table("Error in % against batch size", columns, tuple(lines), note).to_markdown()
+    note = f"{shifts}; {common}. Every method at its defaults. `python docs/tools/{command}`"
+    return Table(title, columns, tuple(lines), note).to_markdown()
 
 
 def guard() -> str:
@@ -317,6 +333,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "gains": gains,
     "clean-cost": clean_cost,
     "small-batches": small_batches,
+    "small-batches-cifar10": small_batches_cifar10,
     "guard": guard,
     "robustness": robustness,
     "claims": claims,

@@ -61,7 +61,7 @@ def test_tiny_batches_with_batch_statistics(method: str, network: Build, batches
     assert count(messages, "statistics of a batch of 7 are mostly noise") == 1
     assert count(messages, "mostly noise") == 1
     # What keeps its level at small batches, by docs/rows.
-    assert count(messages, "window statistics ('bn-window') or a source prior ('bn-prior')") == 1
+    assert count(messages, "use larger batches, 'steady' or 'bn-window'") == 1
     assert said(serve(adapter, sizes)) == []  # once means once
     adapter.reset()
     assert count(said(serve(adapter, sizes)), "mostly noise") == 1  # as if freshly built

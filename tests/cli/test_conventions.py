@@ -47,8 +47,6 @@ def commands(group: cyclopts.App = app, path: tuple[str, ...] = ()) -> Iterator[
 
 
 EVERY = dict(commands())
-# Not yet on these conventions.
-BEHIND = {"bench robustness", "bench domains", "bench fine-tuned", "demo", "table", "plot"}
 
 
 def flags(command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -57,7 +55,7 @@ def flags(command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield argument.names, argument
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if name not in BEHIND])
+@pytest.mark.parametrize("name", [*EVERY])
 def test_flags_keep_to_the_conventions(name: str) -> None:
     for names, argument in flags(EVERY[name]):
         assert not OLD & set(names), names
@@ -83,7 +81,6 @@ def test_shared_flags_are_described_alike() -> None:
         said = {
             argument.parameter.help
             for name, command in EVERY.items()
-            if name not in BEHIND
             for names, argument in flags(command)
             if flag in names
         }

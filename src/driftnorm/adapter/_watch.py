@@ -55,8 +55,8 @@ class Watch:
         if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
-                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, window "
-                "statistics ('bn-window') or a source prior ('bn-prior').",
+                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, 'steady' "
+                "or 'bn-window'; where nothing may be carried from batch to batch, 'bn-prior'.",
             )
 
     def look_at_order(self, found: Evidence) -> None:

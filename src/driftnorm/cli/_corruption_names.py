@@ -30,7 +30,10 @@ Corruptions: TypeAlias = Annotated[
 
 
 def settle_corruptions(
-    given: Sequence[str] | None, frost: str | None, console: Console
+    given: Sequence[str] | None,
+    frost: str | None,
+    console: Console,
+    stored: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """The names, each once, with groups resolved.
 
@@ -41,17 +44,21 @@ def settle_corruptions(
         given: Names and groups; None takes the common ones.
         frost: What `--frost` says.
         console: Where to report that frost is left out.
+        stored: The corruptions of a folder, if they are not made here.
     """
     words = given or [COMMON]
     names = tuple(dict.fromkeys(name for word in words for name in _GROUPS.get(word, (word,))))
     # A folder that is named wrongly is an error, not a reason to go without.
     asked = "frost" in words or frost is not None or bool(os.environ.get(FROST_VARIABLE))
-    if "frost" not in names or asked or _has_frost():
+    there = _has_frost() if stored is None else "frost" in stored
+    if "frost" not in names or asked or there:
         return names
-    text = (
-        "note: frost is left out, its overlay pictures are not on this machine: `--frost FOLDER` "
-        "adds it, or `--frost procedural` for a stand-in."
-    )
+    text = "note: frost is left out, these data do not have it."
+    if stored is None:
+        text = (
+            "note: frost is left out, its overlay pictures are not on this machine: `--frost "
+            "FOLDER` adds it, or `--frost procedural` for a stand-in."
+        )
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     return tuple(name for name in names if name != "frost")
 

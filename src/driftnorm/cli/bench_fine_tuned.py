@@ -7,11 +7,12 @@ from typing import Annotated
 
 from rich.console import Console
 
-from driftnorm.bench.studies.corrupted_streams import usual_corruptions
+from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._bench import BenchFlags, bench
+from driftnorm.cli._corruption_names import settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost
 from driftnorm.training import Optimization
 from driftnorm.training.fine_tuning import FineTuning
@@ -72,9 +73,8 @@ def bench_fine_tuned(
     given = dict(locals()) | vars(flags)
     del given["flags"]
     setting = find_preset("tent-cifar")
-    usual, note = usual_corruptions(data, frost)
-    if note:
-        Console(stderr=True, quiet=flags.quiet).print(f"note: {note}", markup=False, soft_wrap=True)
+    console = Console(stderr=True, quiet=flags.quiet)
+    usual = settle_corruptions(None, frost, console, stored_corruptions(data))
     study = FineTunedStudy(
         FineTuning(
             train=str(train),

@@ -8,10 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from driftnorm.bench.studies.corrupted_streams import usual_corruptions
+from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
@@ -28,7 +29,7 @@ def bench_robustness(
     weights: Path | None = None,
     pretrained: Annotated[bool, Parameter(negative="")] = False,
     methods: Methods = None,
-    corruptions: Annotated[list[str] | None, MANY] = None,
+    corruptions: Corruptions = None,
     table: str = "summary",
     preset: str = "paper",
     severities: Annotated[list[int] | None, MANY] = None,
@@ -59,8 +60,6 @@ def bench_robustness(
     pretrained
         Take the weights that timm or torchvision publish for the model, downloaded the first time;
         never done unasked.
-    corruptions
-        Default: the 15 common ones; frost is left out where its overlay pictures are missing.
     table
         Which table to print at the end: summary, detailed, severity, intro, ablation, half-target,
         imagenet.
@@ -92,15 +91,13 @@ def bench_robustness(
     check_weights(model, file, pretrained)
     setting, view = find_preset(preset), find_view(table, VIEWS)
     console = Console(stderr=True, quiet=flags.quiet)
-    usual, note = usual_corruptions(data, frost)
-    if note and not corruptions:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    chosen = settle_corruptions(corruptions, frost, console, stored_corruptions(data))
     study = CorruptionStudy(
         data=str(data),
         model=model,
         weights=file,
         methods=tuple(map(parse_method, methods or view.methods)),
-        corruptions=tuple(corruptions or usual),
+        corruptions=chosen,
         severities=tuple(severities or setting.severities),
         limit=limit,
         batch_size=setting.batch_size if batch_size is None else batch_size,

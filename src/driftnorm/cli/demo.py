@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from rich.console import Console
@@ -16,7 +17,7 @@ from driftnorm.bench.samples import read_exhibits
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
-from driftnorm.cli._flags import Quiet
+from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.views.demo import demo_figure, demo_table
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.report.gather import Gathered
@@ -29,7 +30,7 @@ def demo(
     *,
     seeds: int = 3,
     batch_size: int = 64,
-    out: Path = Path("runs/demo"),
+    out: Annotated[Path, OUT] = Path("runs/demo"),
     quiet: Quiet = False,
 ) -> None:
     """Train, shift, adapt and measure on digits that come with the package.

@@ -18,6 +18,7 @@ from typing import Literal
 from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
+from driftnorm.methods.bn_window import SMALL_BATCH as WINDOW_BELOW
 from driftnorm.methods.spec import parse_method
 from driftnorm.recipe import Recipe
 
@@ -117,16 +118,17 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
+    if batch < WINDOW_BELOW and has_source:
+        reason = f"it counts images, for batches of {batch} say little by themselves"
+        return Advice("method", "steady", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
     if alarmed or "class-order" in kinds or not any(layer.affine for layer in inventory.layers):
         reason = "no gradient that could lead astray"
         if has_source:
             return Advice("method", "steady", f"{reason}; goes back to the source where it is best")
         return Advice("method", "bn:running=True", f"{reason}; {so_far}")
-    if has_source and (batch < SMALL_BATCH or outcome == "unclear"):
-        small = f"batches of {batch} say little by themselves, and it counts images"
-        unclear = "it goes back to the source where that seems best"
-        return Advice("method", "steady", small if batch < SMALL_BATCH else unclear)
+    if has_source and outcome == "unclear":
+        return Advice("method", "steady", "it goes back to the source where that seems best")
     return Advice("method", "gprebn", f"affine parameters that follow the stream, and {so_far}")
 
 

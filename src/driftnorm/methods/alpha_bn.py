@@ -20,7 +20,7 @@ def alpha_bn(*, target_weight: float = 0.5, only: Selector | None = None) -> Rec
     """Mix source and batch statistics, without optimisation.
 
     Args:
-        target_weight: Weight of the batch's statistics; 0 is the source, 1 is BN adapt.
+        target_weight: Weight of the batch's statistics, in [0, 1]; 0 is the source, 1 is BN adapt.
         only: The layers that take part.
     """
     if not 0 <= target_weight <= 1:

@@ -33,9 +33,9 @@ def bn(
     Args:
         running: Use test-time running statistics instead of the batch's own (the paper's rows
             "BN, mu_r^t" without optimisation).
-        momentum: Exponential running average; ``None`` averages all batches equally.
-        theta: Weight of the target statistics against the source's. ``"auto"`` asks theta 0, 0.2,
-            0.5 and 1 side by side and answers by the best, without labels.
+        momentum: Weight of the new batch, in (0, 1]; ``None`` averages all batches equally.
+        theta: Weight of the target statistics against the source's, in [0, 1]. ``"auto"`` asks
+            theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without labels.
         average: What of running variances is averaged: the variances (``"var"``, the paper), the
             standard deviations (``"std"``), or with the variance between batches (``"total"``),
             which batches of a few images need.

@@ -5,9 +5,10 @@ Formula:
     second moment; the target weighs min(theta, S / (S + prior)) against the source. Where the
     first layer's moments over the last 32 images jump, S <- 0.01 S + n, in all layers.
 
-When it helps: streams whose shift changes without notice; batches of any size, down to one image;
-no gradient, as cheap as inference. When it hurts: nothing gained over ``gprebn`` on one long,
-steady shift; a source that is wholly wrong still has its half.
+When it helps: streams whose shift changes without notice; batches of any size, and the method to
+take for fewer than 16 images per batch, down to one; no gradient, as cheap as inference. When it
+hurts: nothing gained over ``gprebn`` on one long, steady shift; a source that is wholly wrong still
+has its half.
 """
 
 from driftnorm.methods._method import Method
@@ -15,7 +16,10 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Window
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "bn_window"]
+__all__ = ["METHOD", "SMALL_BATCH", "bn_window"]
+
+SMALL_BATCH = 16
+"""For batches of fewer images this is the method to take (docs/choosing.md, small batches)."""
 
 
 def bn_window(
@@ -30,7 +34,7 @@ def bn_window(
     """A sample-counted window, mixed with the source, without optimisation.
 
     Args:
-        theta: Weight of the window against the source, at most.
+        theta: Largest weight of the window against the source, in [0, 1].
         size: Samples that the window holds (W above).
         prior: Samples after which the window may weigh a half.
         jump: How many times the usual distance at the first layer is a jump.
@@ -46,6 +50,6 @@ METHOD = Method(
     build=bn_window,
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
     summary="half source, half a window of the stream that forgets at a jump, no gradient",
-    helps="streams whose shift changes; batches of any size, down to one image",
+    helps="streams whose shift changes; batches of fewer than 16 images, down to one",
     hurts="one long, steady shift, where a gradient gains more; a source that is wholly wrong",
 )

@@ -34,7 +34,7 @@ def cotta(
     """A mean teacher with stochastic restore.
 
     Args:
-        decay: Of the teacher's average.
+        decay: Of the teacher's average, in [0, 1].
         restore: Probability with which a number goes back to the source, per step.
         views: Views that the teacher averages over where the source is unsure (the paper: 32).
         confidence: Mean confidence of the source below which views are taken: 0.92 for CIFAR-10,

@@ -7,8 +7,8 @@ Formula:
 
 When it helps: corruptions, in batches of 16 or more. With theta < 1, selected on held-out source
 images, it does much less harm than Tent to networks fine-tuned with frozen BN statistics. When it
-hurts: batches of a few images at the default rate (at 8 corrupted photographs a batch it did worse
-than Tent, and much worse than ``bn`` with ``running=True``; on the small digits it held); rates of
+hurts: batches of fewer than 16 images at the default rate (take ``bn-window``; on the small digits
+it held, on corrupted photographs it did worse than statistics without a step); rates of
 0.01 over long streams, where Tent still gained; streams whose shift changes abruptly without a
 reset (running statistics lag; use ``momentum``); and, like every entropy method, class-ordered
 streams at high rates.
@@ -44,10 +44,11 @@ def gprebn(
     """The paper's method.
 
     Args:
-        theta: Weight of the target statistics against the source's (eq. 10). 1 is the robustness
-            setting; the domain-generalization one selects it on validation data. ``"auto"`` asks
-            theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without labels.
-        momentum: Exponential running average; ``None`` is the cumulative one.
+        theta: Weight of the target statistics against the source's, in [0, 1] (eq. 10). 1 is the
+            robustness setting; the domain-generalization one selects it on validation data.
+            ``"auto"`` asks theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without
+            labels.
+        momentum: Weight of the new batch, in (0, 1]; ``None`` averages all batches equally.
         statistics: ``"running"`` (eq. 9), ``"source"``, ``"batch"`` (which is Tent), or an object.
         gradient: ``"preserved"`` (eq. 7), or ``"detached"`` for the ablation.
         count: Whether a batch enters the running statistics once or with every step.
@@ -88,5 +89,6 @@ METHOD = Method(
     paper="Yang et al. 2022, arXiv 2205.10210",
     summary="entropy on the affine parameters, running statistics, training-time gradient",
     helps="corruptions, in batches of 16 or more; theta < 1 limits harm to frozen-BN networks",
-    hurts="batches of a few images; rates of 0.01 on long streams; abrupt changes; class order",
+    hurts="fewer than 16 images per batch (take bn-window); rates of 0.01 on long streams; abrupt "
+    "changes; class order",
 )

@@ -20,9 +20,9 @@ def lame(*, k: int = 5, kernel: Literal["rbf", "knn"] = "rbf", rounds: int = 100
     """Correct the answers to a batch by its neighbourhood.
 
     Args:
-        k: Neighbours.
+        k: Neighbours, at least 1.
         kernel: ``"rbf"`` or ``"knn"``.
-        rounds: Of the fixed point, at most.
+        rounds: Of the fixed point, at most; at least 1.
     """
     return Recipe(answer=(Lame(k, kernel, rounds),))
 

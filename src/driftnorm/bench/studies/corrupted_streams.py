@@ -22,9 +22,9 @@ from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imag
 from driftnorm.images.labelled import load_clean
 from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import read_provenance
-from driftnorm.shifts import CORRUPTIONS, SHIFTS, frost_source
+from driftnorm.shifts import SHIFTS, frost_source
 
-__all__ = ["Images", "Streams", "open_streams", "usual_corruptions"]
+__all__ = ["Images", "Streams", "open_streams", "stored_corruptions"]
 
 Images: TypeAlias = ImageSet | PictureSet
 
@@ -216,23 +216,12 @@ def open_streams(
     return OnTheFly(data, limit, frost, names)
 
 
-def usual_corruptions(data: str | Path, frost: str | None) -> tuple[tuple[str, ...], str]:
-    """The common corruptions that the data can have, and a line if frost is not among them."""
-    streams = open_streams(str(data), frost=frost)
-    without = tuple(name for name in CORRUPTIONS if name != "frost")
-    if frost is not None:
-        return CORRUPTIONS, ""
+def stored_corruptions(data: str | Path) -> tuple[str, ...] | None:
+    """The corruptions that a folder holds; None if they are made on the fly."""
+    streams = open_streams(str(data))
     if isinstance(streams, OnTheFly):
-        try:
-            frost_source(frost)
-        except FileNotFoundError:
-            return without, (
-                f"frost is left out, since it needs its overlay pictures (--frost FOLDER, or "
-                f"procedural): means are over {len(without)} corruptions."
-            )
-    elif not any(streams.holds("frost", severity) for severity in SEVERITIES):
-        return without, (f"{data} has no frost: means are over {len(without)} corruptions.")
-    return CORRUPTIONS, ""
+        return None
+    return tuple(c for c in SHIFTS if any(streams.holds(c, severity) for severity in SEVERITIES))
 
 
 def _holds_corruption(folder: Path) -> bool:
