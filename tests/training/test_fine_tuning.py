@@ -20,7 +20,7 @@ from driftnorm.cli.bench_fine_tuned import bench_fine_tuned
 from driftnorm.images.labelled import load_clean
 from driftnorm.models import build, load, open_checkpoint, weights_hash
 from driftnorm.shifts import CORRUPTIONS, corrupt
-from driftnorm.training import Hooks, Optimization, run
+from driftnorm.training import Hooks, Optimization, training_run
 from driftnorm.training.fine_tuning import FineTuning, FrozenStatistics
 from driftnorm.views.networks import fine_tuned_table, tuning_of
 
@@ -121,10 +121,10 @@ def test_stopped_and_resumed_ends_with_the_same_weights(
         if progress.step == 2:  # type: ignore[attr-defined]
             os.kill(os.getpid(), signal.SIGINT)
 
-    real = run.train
+    real = training_run.train
     with monkeypatch.context() as patch:
         hooks = Hooks(on_step=interrupt)
-        patch.setattr(run, "train", lambda *a, **k: real(*a, **{**k, "hooks": hooks}))
+        patch.setattr(training_run, "train", lambda *a, **k: real(*a, **{**k, "hooks": hooks}))
         with pytest.raises(KeyboardInterrupt):
             tuning.tune("contrast")
     file = tuning.file("contrast")
