@@ -241,7 +241,7 @@ def test_generated_pictures_keep_the_numbers_of_all_classes(tmp_path) -> None:
 
 
 def test_check_imagenet_c(tmp_path) -> None:
-    assert "is no folder" in check_imagenet_c(tmp_path / "nowhere")[0]
+    assert "is not a folder" in check_imagenet_c(tmp_path / "nowhere")[0]
     assert "holds no corruption such as fog/5" in check_imagenet_c(tmp_path)[-1]
     pictures = {f"a/{number}.JPEG": (16, 16) for number in range(2)}
     write_pictures(tmp_path / "weather" / "fog" / "5", pictures)

@@ -372,7 +372,7 @@ def test_an_archive_cannot_write_elsewhere(tmp_path, name) -> None:
 
 def test_bad_archives(tmp_path) -> None:
     cases = {
-        "text.tar": (b"no archive at all" * 100, "is no tar archive, or a truncated or damaged"),
+        "text.tar": (b"no archive at all" * 100, "is not a tar archive, or a truncated or damaged"),
         "none.tar": (tar_bytes({"a/b/notes.txt": b"1"}, "w"), "holds no pictures"),
         "bomb.tgz": (tar_bytes({"a/b/c.bmp": bytes(40_000_000)}), "more than 100 times its size"),
         "half.tar": (tar_bytes({"a/b/c.jpg": bytes(9000)}, "w")[:5000], "truncated or damaged"),

@@ -141,7 +141,7 @@ def test_wrong_content_is_refused_and_removed(server, tmp_path) -> None:
         fetch(toy_dataset(server.url, MD5), tmp_path / "toy")
     assert list(tmp_path.iterdir()) == []
     # A mirror that the user names has no published checksum; the files' own still hold.
-    with pytest.raises(DataError, match=r"no tar archive, .*starts with b'<!doctype"):
+    with pytest.raises(DataError, match=r"not a tar archive, .*starts with b'<!doctype"):
         fetch(toy_dataset(), tmp_path / "toy", server.url)
     server.content = ARCHIVE.replace(b"secondsecond", b"SECONDSECOND", 1)
     with pytest.raises(DataError, match=r"does not hold a sound toy: wrong checksum: second.bin"):

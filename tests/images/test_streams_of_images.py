@@ -383,10 +383,10 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
     for name, message in {
         "empty": "holds no pictures",
         "one.png": "is one picture",
-        "binary.txt": "no list of paths",
+        "binary.txt": "not a list of paths",
         "blank.txt": "lists no pictures",
-        "web.tar": "no tar archive",
-        "text.npy": "no .npy file",
+        "web.tar": "not a tar archive",
+        "text.npy": "not an .npy file",
         "normal.npy": r"must lie in \[0, 1\]",
         "fortran.npy": "ascontiguousarray",
         "flat.npy": "shape",

@@ -93,7 +93,7 @@ def test_damaged_archives(tmp_path, content) -> None:
     archive = tmp_path / "mine.tgz"
     archive.write_bytes(content)
     with pytest.raises(
-        DataError, match=r"no tar archive, or a truncated|does not hold a sound toy"
+        DataError, match=r"not a tar archive, or a truncated|does not hold a sound toy"
     ):
         fetch(toy_dataset(), tmp_path / "toy", str(archive))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.tgz"]
