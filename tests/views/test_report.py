@@ -687,6 +687,13 @@ def test_a_run_is_summed_up_in_one_breath(
     assert [words.index(each) for each in order] == sorted(words.index(each) for each in order)
 
 
+def test_the_adapted_network_has_the_colour_of_its_method(tmp_path: Path) -> None:
+    text = make_report([write_run(tmp_path / "mine", **LABELLED, entropy=[0.5, 0.4])])
+    slot = slots_of(["gprebn"])["gprebn"]
+    assert '<polyline points="' in text
+    assert f'class="line s{slot} v0"' in text
+
+
 def test_a_page_speaks_of_errors_or_of_accuracies(tmp_path: Path) -> None:
     run = write_run(tmp_path / "mine", **LABELLED, online_error=[0.3, 0.2])
     alone = make_report([run])

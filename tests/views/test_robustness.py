@@ -469,7 +469,7 @@ def test_tables_are_listed_and_written_to_files(
         ("a.tex", table.to_latex()),
     ):
         assert shown(capsys, "summary", rows, "--out", tmp_path / "new" / name) == ""
-        assert (tmp_path / "new" / name).read_text() == text
+        assert (tmp_path / "new" / name).read_bytes().decode() == text
     shown(capsys, "summary", rows, "-o", tmp_path / "a.txt")
     assert "Mean error over corruptions" in (tmp_path / "a.txt").read_text()
     asked = shown(capsys, "summary", rows, "--format", "json")

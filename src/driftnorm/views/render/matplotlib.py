@@ -21,6 +21,7 @@ FORMS: dict[str, dict[str, None]] = {
 }
 # Text stays text, so that a figure can be searched and read aloud.
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "driftnorm", "svg.fonttype": "none", "font.size": 9}
+_OTHERS = "other methods"
 _MARKERS = "osD^vP*X<>hp"
 _GROUP_WIDTH = 0.85  # of the distance between two groups of bars
 _LETTERS_AN_INCH = 17  # of the note
@@ -79,6 +80,8 @@ def _legend(canvas: Any, every: Any) -> None:
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             known.setdefault(label, handle)
+    if _OTHERS in known:
+        known[_OTHERS] = known.pop(_OTHERS)  # last
     canvas.legend(known.values(), known.keys(), loc="outside right upper", frameon=False)
 
 
@@ -95,7 +98,7 @@ def _lines(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
             marker=None if quiet else markers[series.method],  # a second sign beside the colour
             markersize=4,
             markevery=max(1, len(series.x) // 12),
-            label="other methods" if quiet else _label(series),
+            label=_OTHERS if quiet else _label(series),
         )
         if series.spread:
             low, high = np.array(series.y) + np.array([[-1.0], [1.0]]) * series.spread

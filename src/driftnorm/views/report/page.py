@@ -15,7 +15,7 @@ from driftnorm.views.report.gather import Gathered, gather
 from driftnorm.views.report.group_section import group_section
 from driftnorm.views.report.groups import Group, group_rows
 from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
-from driftnorm.views.report.run_section import run_section, run_series
+from driftnorm.views.report.run_section import look_of, run_section, run_series
 from driftnorm.views.report.tables import table_html
 from driftnorm.views.report.targets import compared_failures, compared_rows, domain_tables
 from driftnorm.views.report.verdicts import best_method, overall_verdict
@@ -47,7 +47,7 @@ def page(found: Gathered) -> str:
     slots = slots_of(
         [
             *(method for group in groups for method in group.methods),
-            *(name for run in runs for name in run_series(run)),
+            *(look_of(run, name) for run in runs for name in run_series(run)),
         ]
     )
     anchors = [f"part-{number}" for number in range(1, len(groups) + len(runs) + 1)]

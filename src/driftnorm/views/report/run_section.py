@@ -25,7 +25,7 @@ from driftnorm.views.report.tables import table_html
 from driftnorm.views.report.verdicts import run_verdict
 from driftnorm.views.table import Column, Table
 
-__all__ = ["run_section", "run_series"]
+__all__ = ["look_of", "run_section", "run_series"]
 
 T = TypeVar("T")
 
@@ -51,11 +51,16 @@ def run_series(run: Run) -> list[str]:
     return sorted(names, key=lambda name: name != "source")
 
 
+def look_of(run: Run, name: str) -> str:
+    """Whose colour a network of the run has: the adapted one has its method's."""
+    return str(run.record.get("method") or name) if name == _ADAPTED else name
+
+
 def run_section(
     run: Run, slots: Mapping[str, int], anchor: str, measure: Measure, alone: bool = False
 ) -> Markup:
     """Everything in the run's record; alone on a page, the page's head has title and verdict."""
-    own = {name: slots[name] for name in run_series(run)}
+    own = {name: slots[look_of(run, name)] for name in run_series(run)}
     headline, words = run_verdict(run, measure), run.record.get("verdict")
     return tag(
         "section",
@@ -66,7 +71,7 @@ def run_section(
         blocks(
             _right(run, own, measure),
             _stream(run, own, measure),
-            _classes(run, slots),
+            _classes(run, own),
             _drift(run),
             reliability_grid(
                 {n: pooled_bins([bins]) for n, bins in _by_network(run, "reliability").items()}, own
