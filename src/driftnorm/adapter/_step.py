@@ -233,14 +233,13 @@ def learn(setting: Setting, draft: Draft, call: Call, lesson: Lesson) -> LiveSte
     """The gradient steps on one lesson; what the last pass proposed is in the draft."""
     recipe = setting.recipe
     known = copy.copy(draft)
+    call = setting.network.lay_out(call._replace(x=lesson.x))
     taken: float | None = None
     for index in range(recipe.steps):
         if index and recipe.count == "step":
             known = copy.copy(draft)
         known.values = draft.values
-        step = LiveStep(
-            setting, draft, call._replace(x=lesson.x), facts=lesson.facts, index=index, known=known
-        )
+        step = LiveStep(setting, draft, call, facts=lesson.facts, index=index, known=known)
         draft.layers = step.look("adapt", grad=True).proposed
         values = step.values
         try:
