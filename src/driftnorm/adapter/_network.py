@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -82,11 +83,11 @@ class Call(NamedTuple):
         )
         return network(*args, **kwargs)
 
-    def channels_last(self) -> Call:
-        """The same batch in channels-last layout, if it has four axes."""
-        if self.x.dim() != 4:
-            return self
-        return self._replace(x=self.x.contiguous(memory_format=torch.channels_last))
+    def laid_out(self, channels_last: bool) -> Call:
+        """The same batch in one layout or the other: kernels differ in the last bits."""
+        last = channels_last and self.x.dim() == 4
+        layout = torch.channels_last if last else torch.contiguous_format
+        return self._replace(x=self.x.contiguous(memory_format=layout))
 
 
 class ConvertedNetwork(nn.Module):
@@ -122,8 +123,10 @@ class ConvertedNetwork(nn.Module):
         self.network.requires_grad_(False)
         self.network.eval()
         self._select_logits = logits
-        # In place, the caller's own parameters would change layout: only when asked.
-        self._channels_last = False if inplace and channels_last is None else channels_last
+        if inplace and channels_last is None:
+            # The caller's own parameters would change layout: only when asked.
+            channels_last = _is_channels_last(network)
+        self._channels_last = channels_last
         self._laid_out = False
         self.probing = False
         self.stage = Stage()
@@ -261,7 +264,7 @@ class ConvertedNetwork(nn.Module):
             elif self._channels_last:
                 _set_layout(self.network, torch.channels_last)
             self._laid_out = True
-        return call.channels_last() if self._channels_last else call
+        return call.laid_out(bool(self._channels_last))
 
     def _prefers_channels_last(self, call: Call) -> bool:
         """Switch to the layout that the kernels like best, where it changes nothing but speed."""
@@ -271,7 +274,7 @@ class ConvertedNetwork(nn.Module):
         plain = self._as_source(call)
         _set_layout(self.network, torch.channels_last)
         try:
-            moved = self._as_source(call.channels_last())
+            moved = self._as_source(call.laid_out(True))
             same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
         except RuntimeError:  # for example a `.view` that needs the contiguous layout
             same = False
@@ -361,6 +364,13 @@ def _copied(network: nn.Module) -> nn.Module:
             f"{type(network).__name__} cannot be copied ({error}); adapt it with `inplace=True`, "
             f"and `revert()` it afterwards."
         ) from error
+
+
+def _is_channels_last(network: nn.Module) -> bool:
+    """Whether the first convolution whose layout can be told has its weights so."""
+    kernels = (m.weight for m in network.modules() if isinstance(m, nn.Conv2d))
+    told = (w for w in kernels if min(w.shape[1:]) > 1 and w.dim() == 4)
+    return any(w.is_contiguous(memory_format=torch.channels_last) for w in islice(told, 1))
 
 
 def _set_layout(network: nn.Module, layout: torch.memory_format) -> nn.Module:

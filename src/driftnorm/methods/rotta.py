@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 
 from driftnorm.functional import GradientPath
 from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
 from driftnorm.parts.losses import CrossEntropy, Weighted
 from driftnorm.parts.memories import TimelyUncertain
 from driftnorm.parts.statistics import Running
@@ -36,6 +37,7 @@ def rotta(
     decay: float = 0.999,
     momentum: float = 0.05,
     gradient: GradientPath = "preserved",
+    only: Selector | None = None,
     **optimising: Unpack[Optimising],
 ) -> Recipe:
     """A mean teacher, robust statistics and a category-balanced memory.
@@ -46,12 +48,14 @@ def rotta(
         decay: Of the teacher's average.
         momentum: Weight of a lesson in the running statistics.
         gradient: ``"preserved"`` (eq. 6) or ``"detached"``.
+        only: The layers that take part.
         **optimising: Those of every method with a gradient; see ``Optimising``.
     """
     teacher = Teacher(decay, own_statistics=True)
     recipe = Recipe(
         statistics=Running(momentum, start="source"),
         gradient=gradient,
+        only=only,
         trainable="affine",
         memory=TimelyUncertain(size, every, View()),
         loss=Weighted(CrossEntropy(to=Taught(teacher)), (Timely(size),), per="batch"),
