@@ -24,7 +24,7 @@ from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.adapter._probe import Layout, probe
 from driftnorm.parts.contract import Forward, Mode, Values
 
-__all__ = ["Call", "ConvertedNetwork"]
+__all__ = ["Call", "ConvertedNetwork", "laid_out_as"]
 
 
 class _Batch(Enum):
@@ -202,8 +202,8 @@ class ConvertedNetwork(nn.Module):
             for name, value in values.items()
             for places, key in self._places[name]
         ]
-        for places, _, key, value in held:
-            places[key] = value
+        for places, parameter, key, value in held:
+            places[key] = laid_out_as(value, parameter)
         self._refresh_flat_weights()
         torch.clear_autocast_cache()  # it may hold the weights of another pass
         try:
@@ -261,8 +261,9 @@ class ConvertedNetwork(nn.Module):
         if not self._laid_out:
             if self._channels_last is None:
                 self._channels_last = self._prefers_channels_last(call.first(2))
-            elif self._channels_last:
-                _set_layout(self.network, torch.channels_last)
+            else:
+                last = self._channels_last
+                _set_layout(self.network, torch.channels_last if last else torch.contiguous_format)
             self._laid_out = True
         return call.laid_out(bool(self._channels_last))
 
@@ -364,6 +365,16 @@ def _copied(network: nn.Module) -> nn.Module:
             f"{type(network).__name__} cannot be copied ({error}); adapt it with `inplace=True`, "
             f"and `revert()` it afterwards."
         ) from error
+
+
+def laid_out_as(value: Tensor, parameter: Tensor) -> Tensor:
+    """In the memory layout of what it stands for: a state from a file has its own.
+
+    Kernels differ in the last bits, and a resumed stream would part from an uninterrupted one.
+    """
+    if value.stride() == parameter.stride():
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _is_channels_last(network: nn.Module) -> bool:
