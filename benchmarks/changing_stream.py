@@ -39,6 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "bn": {},
     "bn-prior": {},
     "bn-window": {},
+    "steady": {},
     "tent": {},
     "gprebn": {},
     "gprebn, momentum 0.05, a tenth of the rate": {

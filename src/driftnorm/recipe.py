@@ -221,9 +221,12 @@ class Recipe:
         learning = Cost()
         if self.loss is not None:
             lessons = 1.0 if self.memory is None else self.memory.share
-            learning = (Cost(1, 1) + passes(self.loss, self.update)) * (self.steps * lessons)
-        looks = self.loss is None or self.memory is not None or self.predict == "after"
-        return learning + Cost(int(looks)) + passes(self.answer, self.review)
+            learning = (Cost(1, 1) + passes(self.memory, self.loss, self.update)) * (
+                self.steps * lessons
+            )
+        apart = self.loss is None or self.memory is not None
+        looks = int(apart) + int(self.loss is not None and self.predict == "after")
+        return learning + Cost(looks) + passes(self.answer, self.review)
 
     @property
     def unbakeable(self) -> tuple[str, ...]:

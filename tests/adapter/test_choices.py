@@ -43,7 +43,7 @@ def test_the_answer_is_that_of_the_best_theta_run_alone(batch: int) -> None:
         )
         for t in thetas
     ]
-    images = torch.cat([test.images[:120], shifted("contrast", 3)[120:240]])
+    images = torch.cat([shifted("fog", 2)[:120], test.images[120:240]])
     sums, entropies, count, chosen = [0.0] * 3, [0.0] * 3, 0.0, set()
     for x in normalized_batches(images, batch):
         kept = (1 - 1 / memory) ** len(x)

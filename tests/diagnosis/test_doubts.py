@@ -112,7 +112,7 @@ def test_batches_of_one_image_are_measured(trained: nn.Module, digits: Digits) -
     assert "no source statistics" not in ones.verdict()
     assert ones.outcome == "help"
     advice = {advice.topic: advice for advice in ones.advice}
-    assert advice["method"].choice == "bn-window"
+    assert advice["method"].choice == "steady"
     assert "batches of 1 say little" in advice["method"].reason
     assert "bn-prior" not in " ".join(finding.text for finding in ones.findings)
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from reference import literal_gprebn, own_moments, plain_bn
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.parts import Window
+from driftnorm.methods import build
+from driftnorm.parts import View, Window
 from driftnorm.parts.answers import Lame
 from driftnorm.parts.contract import Measured
+from driftnorm.parts.memories import Kept, TimelyUncertain
 
 Build = Callable[..., nn.Module]
 Draw = Callable[..., list[Tensor]]
@@ -252,6 +256,182 @@ def test_cotta_looks_at_views_only_where_the_source_is_unsure(
         adapter(batches()[1])
         assert len(calls) == passes  # student, teacher, source, and the views
         assert passes <= adapter.recipe.cost.forwards
+
+
+class LiteralNorm(nn.Module):
+    """RoTTA's batch norm: running statistics from the source, which a lesson moves before use."""
+
+    def __init__(self, norm: nn.BatchNorm2d, momentum: float) -> None:
+        super().__init__()
+        self.mean, self.var = norm.running_mean.clone(), norm.running_var.clone()
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+        self.momentum, self.learning = momentum, False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.learning:
+            return plain_bn(x, self.mean, self.var, self.weight, self.bias, self.eps)
+        mean, var = (moment.detach() for moment in own_moments(x))
+        self.mean = (1 - self.momentum) * self.mean + self.momentum * mean
+        self.var = (1 - self.momentum) * self.var + self.momentum * var
+        return literal_gprebn(x, self.mean, self.var, self.weight, self.bias, self.eps)
+
+
+def literal_learner(source: nn.Module) -> tuple[nn.Module, list[LiteralNorm]]:
+    network = copy.deepcopy(source).double().eval().requires_grad_(False)
+    norms = []
+    for name, module in [*network.named_modules()]:
+        if isinstance(module, nn.BatchNorm2d):
+            norms.append(LiteralNorm(module, 0.2))
+            setattr(network, name, norms[-1])
+    return network, norms
+
+
+class Item:
+    """One image of RoTTA's memory."""
+
+    def __init__(self, x: Tensor, uncertainty: float) -> None:
+        self.x, self.uncertainty, self.age = x, uncertainty, 0
+
+    def score(self, size: int) -> float:
+        return 1 / (1 + math.exp(-self.age / size)) + self.uncertainty / math.log(CLASSES)
+
+
+def add_to_memory(memory: list[list[Item]], new: Item, label: int, size: int) -> str:
+    """One list for each class; returns which of the rules applied."""
+    counts = [len(items) for items in memory]
+    if counts[label] < size / CLASSES:
+        if sum(counts) < size:
+            memory[label].append(new)
+            return "room"
+        classes, rule = [c for c in range(CLASSES) if counts[c] == max(counts)], "largest"
+    else:
+        classes, rule = [label], "own"
+    held = [(item.score(size), c, item) for c in classes for item in memory[c]]
+    worst, c, item = max(held, key=lambda entry: entry[0])
+    if worst <= new.score(size):
+        return "refused"
+    memory[c].remove(item)
+    memory[label].append(new)
+    return rule
+
+
+def literal_rotta(
+    source: nn.Module, data: list[Tensor], size: int, every: int, decay: float
+) -> tuple[list[Tensor], int]:
+    student, norms = literal_learner(source)
+    teacher, slow_norms = literal_learner(source)
+    trained = [p for norm in norms for p in (norm.weight, norm.bias)]
+    slow = [p for norm in slow_norms for p in (norm.weight, norm.bias)]
+    for parameter in trained:
+        parameter.requires_grad_(True)
+    optimizer = torch.optim.SGD(trained, lr=0.5, momentum=0.9)
+    memory: list[list[Item]] = [[] for _ in range(CLASSES)]
+    seen, lessons, answers = 0, 0, []
+    for x in data:
+        with torch.no_grad():
+            logits = teacher(x)
+        answers.append(logits)
+        for i in range(len(x)):
+            new = Item(x[i], float(entropy_of(logits[i])))
+            add_to_memory(memory, new, int(logits[i].argmax()), size)
+            for item in (item for items in memory for item in items):
+                item.age += 1
+            seen += 1
+            if seen % every:
+                continue
+            lessons += 1
+            items = [item for row in memory for item in row]
+            images = torch.stack([item.x for item in items])
+            for norm in (*norms, *slow_norms):
+                norm.learning = True
+            with torch.no_grad():
+                taught = teacher(images).softmax(1)
+            losses = -(taught * student(1.4 * images.flip(3)).log_softmax(1)).sum(1)
+            ages = torch.tensor([item.age / size for item in items], dtype=torch.float64)
+            loss = (losses * torch.exp(-ages) / (1 + torch.exp(-ages))).mean()
+            for norm in (*norms, *slow_norms):
+                norm.learning = False
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                for mean, value in zip(slow, trained, strict=True):
+                    mean.copy_(decay * mean + (1 - decay) * value)
+    return answers, lessons
+
+
+@pytest.mark.parametrize("size", [1, 3, 6, 12, 64])
+def test_timely_uncertain_keeps_whom_the_rules_keep(size: int) -> None:
+    generator, bank = torch.Generator().manual_seed(size), TimelyUncertain(size)
+    memory: list[list[Item]] = [[] for _ in range(CLASSES)]
+    kept, held, rules = Kept([], [], []), [], set()
+    for number in range(400):
+        label = int(torch.multinomial(torch.tensor([8.0, 4, 2, 1]), 1, generator=generator))
+        share = float(torch.rand((), generator=generator, dtype=torch.float64))
+        item = Item(torch.tensor(number), share * math.log(CLASSES))
+        rules.add(add_to_memory(memory, item, label, size))
+        place = bank.place(kept, label, share, CLASSES)
+        if place is not None:
+            held[place : place + 1] = [number]
+            for name, value in (("label", label), ("score", share), ("age", 0)):
+                getattr(kept, name)[place : place + 1] = [value]
+        kept.age = [age + 1 for age in kept.age]
+        for each in (each for row in memory for each in row):
+            each.age += 1
+        assert sorted(held) == sorted(int(each.x) for row in memory for each in row)
+    assert len(held) <= size
+    assert rules == {"room", "refused", "own"} | ({"largest"} if size in (1, 3, 6) else set())
+
+
+@dataclass(frozen=True)
+class Mirrored(View):
+    """A view without chance, which parts student and teacher."""
+
+    def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
+        return 1.4 * x.flip(3)
+
+
+@pytest.mark.parametrize(("size", "every"), [(12, 9), (6, 4), (3, 20), (64, 5)])
+def test_rotta(size: int, every: int, network: Build, batches: Draw) -> None:
+    source, data = network().double(), doubled(batches, 8)
+    with torch.no_grad():  # so that every class is predicted
+        source.fc.bias -= source(torch.cat(data)).mean(0)
+    expected, lessons = literal_rotta(source, data, size, every, 0.6)
+    assert lessons == 72 // every
+    recipe = build(
+        "rotta",
+        {"size": size, "every": every, "decay": 0.6, "momentum": 0.2}
+        | {"lr": 0.5, "optimizer": "sgd-plain"},
+    )
+    recipe = replace(recipe, memory=TimelyUncertain(size, every, Mirrored()))
+    adapter = driftnorm.adapt(source, recipe, guard="off")
+    assert_stream(adapter, data, expected)
+    with torch.no_grad():
+        moved = [
+            float((right - source(x)).abs().max()) for x, right in zip(data, expected, strict=True)
+        ]
+    assert moved[0] < 1e-9
+    assert moved[-1] > 1e-3  # the lessons did something
+    adapter.freeze()
+    torch.testing.assert_close(adapter(data[0]), adapter.bake()(data[0]))
+
+
+def test_rotta_learns_nothing_before_its_first_lesson(network: Build, batches: Draw) -> None:
+    adapter = driftnorm.adapt(network(), "rotta", every=20, lr=0.1, guard="off")
+    answers = [adapter(x) for x in batches(count=4)]
+    plain = network()
+    same = [torch.allclose(plain(x), a) for x, a in zip(batches(count=4), answers, strict=True)]
+    assert same == [True, True, True, False]
+    assert adapter.state["parts"]["timelyuncertain"]["seen"] == 36
+
+
+def test_a_memory_refuses_what_it_cannot_mix(network: Build, batches: Draw) -> None:
+    adapter = driftnorm.adapt(network(), "rotta", guard="off")
+    adapter(batches()[0])
+    state = adapter.state
+    with pytest.raises(ValueError, match=r"holds images of shape \(3, 6, 6\)"):
+        adapter(torch.randn(4, 3, 8, 8))
+    assert adapter.state is state
 
 
 def literal_lame(logits: Tensor, features: Tensor, k: int, kernel: str) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from driftnorm.adapter import _saving as saving
 from driftnorm.adapter._checks import check_input, normalizes_input, refuse_export
@@ -35,7 +36,16 @@ from driftnorm.adapter._watch import Watch
 from driftnorm.adapter.guard import Alarm, Guard, Policy, read_signals
 from driftnorm.errors import BadBatchError, warn
 from driftnorm.functional import Moments, is_finite, statistics_dtype
-from driftnorm.parts.contract import SHARED, Forward, Lesson, Part, Serving, Update, Verdict
+from driftnorm.parts.contract import (
+    SHARED,
+    Forward,
+    Lesson,
+    Memory,
+    Part,
+    Serving,
+    Update,
+    Verdict,
+)
 from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe, readable
@@ -426,12 +436,16 @@ class RecipeAdapter(Adapter):
         else:
             step = LiveStep(setting, draft, call)
             step.look("settled", serving=self._serving(step))
+            _refuse_companions(recipe.memory, call)
             for lesson in recipe.memory(step, call.x):
                 step.loss = learn(setting, draft, call, lesson).loss
         if recipe.predict == "after":
             after = LiveStep(setting, draft, call, index=recipe.steps, known=step._known)
             after.loss = step.loss
-            draft.layers = after.look("adapt").proposed
+            if recipe.memory is None:
+                draft.layers = after.look("adapt").proposed
+            else:
+                after.look("settled", serving=self._serving(after))
             return after
         return step
 
@@ -729,6 +743,15 @@ class RecipeAdapter(Adapter):
             torch.default_generator.manual_seed(self.seed + batches)
         else:
             torch.manual_seed(self.seed + batches)
+
+
+def _refuse_companions(memory: Memory, call: Call) -> None:
+    """A memory mixes images of several batches, to which no other tensor of a call belongs."""
+    if any(isinstance(leaf, Tensor) for leaf in tree_leaves((call.args, dict(call.kwargs)))):
+        raise ValueError(
+            f"{type(memory).__name__} keeps images of earlier batches, but the network is called "
+            "with further tensors beside them: choose a method without a memory."
+        )
 
 
 def _mean(trees: list[Any]) -> Any:

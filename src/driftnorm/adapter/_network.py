@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.adapter._probe import Layout, probe
 from driftnorm.parts.contract import Forward, Mode, Values
 
-__all__ = ["Call", "ConvertedNetwork"]
+__all__ = ["Call", "ConvertedNetwork", "laid_out_as"]
 
 
 class _Batch(Enum):
@@ -82,11 +83,11 @@ class Call(NamedTuple):
         )
         return network(*args, **kwargs)
 
-    def channels_last(self) -> Call:
-        """The same batch in channels-last layout, if it has four axes."""
-        if self.x.dim() != 4:
-            return self
-        return self._replace(x=self.x.contiguous(memory_format=torch.channels_last))
+    def laid_out(self, channels_last: bool) -> Call:
+        """The same batch in one layout or the other: kernels differ in the last bits."""
+        last = channels_last and self.x.dim() == 4
+        layout = torch.channels_last if last else torch.contiguous_format
+        return self._replace(x=self.x.contiguous(memory_format=layout))
 
 
 class ConvertedNetwork(nn.Module):
@@ -122,8 +123,10 @@ class ConvertedNetwork(nn.Module):
         self.network.requires_grad_(False)
         self.network.eval()
         self._select_logits = logits
-        # In place, the caller's own parameters would change layout: only when asked.
-        self._channels_last = False if inplace and channels_last is None else channels_last
+        if inplace and channels_last is None:
+            # The caller's own parameters would change layout: only when asked.
+            channels_last = _is_channels_last(network)
+        self._channels_last = channels_last
         self._laid_out = False
         self.probing = False
         self.stage = Stage()
@@ -199,8 +202,8 @@ class ConvertedNetwork(nn.Module):
             for name, value in values.items()
             for places, key in self._places[name]
         ]
-        for places, _, key, value in held:
-            places[key] = value
+        for places, parameter, key, value in held:
+            places[key] = laid_out_as(value, parameter)
         self._refresh_flat_weights()
         torch.clear_autocast_cache()  # it may hold the weights of another pass
         try:
@@ -258,10 +261,11 @@ class ConvertedNetwork(nn.Module):
         if not self._laid_out:
             if self._channels_last is None:
                 self._channels_last = self._prefers_channels_last(call.first(2))
-            elif self._channels_last:
-                _set_layout(self.network, torch.channels_last)
+            else:
+                last = self._channels_last
+                _set_layout(self.network, torch.channels_last if last else torch.contiguous_format)
             self._laid_out = True
-        return call.channels_last() if self._channels_last else call
+        return call.laid_out(bool(self._channels_last))
 
     def _prefers_channels_last(self, call: Call) -> bool:
         """Switch to the layout that the kernels like best, where it changes nothing but speed."""
@@ -271,7 +275,7 @@ class ConvertedNetwork(nn.Module):
         plain = self._as_source(call)
         _set_layout(self.network, torch.channels_last)
         try:
-            moved = self._as_source(call.channels_last())
+            moved = self._as_source(call.laid_out(True))
             same = torch.allclose(moved, plain, rtol=1e-2, atol=1e-3, equal_nan=True)
         except RuntimeError:  # for example a `.view` that needs the contiguous layout
             same = False
@@ -361,6 +365,23 @@ def _copied(network: nn.Module) -> nn.Module:
             f"{type(network).__name__} cannot be copied ({error}); adapt it with `inplace=True`, "
             f"and `revert()` it afterwards."
         ) from error
+
+
+def laid_out_as(value: Tensor, parameter: Tensor) -> Tensor:
+    """In the memory layout of what it stands for: a state from a file has its own.
+
+    Kernels differ in the last bits, and a resumed stream would part from an uninterrupted one.
+    """
+    if value.stride() == parameter.stride():
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _is_channels_last(network: nn.Module) -> bool:
+    """Whether the first convolution whose layout can be told has its weights so."""
+    kernels = (m.weight for m in network.modules() if isinstance(m, nn.Conv2d))
+    told = (w for w in kernels if min(w.shape[1:]) > 1 and w.dim() == 4)
+    return any(w.is_contiguous(memory_format=torch.channels_last) for w in islice(told, 1))
 
 
 def _set_layout(network: nn.Module, layout: torch.memory_format) -> nn.Module:

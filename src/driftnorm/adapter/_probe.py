@@ -91,6 +91,13 @@ def _classifier(outputs: Mapping[str, Tensor], logits: Tensor, named: str | None
                 f"afterwards. Layers that make the logits: {', '.join(makes_logits) or 'none'}."
             )
         return named
+    if not makes_logits and logits.dim() > 2:
+        raise ValueError(
+            "this method needs a linear classifier of one row of features for each image, but the "
+            f"network gives logits of shape {tuple(logits.shape)}, as for dense prediction: choose "
+            "a method that adapts batch norm, such as 'gprebn' or 'bn'. One that trains the "
+            "classifier needs its name: `classifier=...`."
+        )
     if not makes_logits:
         raise ValueError(
             "found no linear layer whose output is the network's output, and this method must tell "

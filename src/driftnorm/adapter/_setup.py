@@ -51,9 +51,11 @@ def trained_names(
         return ()
     names = tuple(_trainable(dict(network.named_parameters()), recipe, layout, chosen))
     if not names:
+        affine_free = recipe.trainable == "affine" and recipe.only is None
+        advice = " Methods that change statistics alone do without: 'bn', 'bn-window'."
         raise ValueError(
             f"`trainable={recipe.trainable!r}` selects no parameter of {type(network).__name__}: "
-            f"there is nothing to optimise."
+            f"there is nothing to optimise.{advice if affine_free else ''}"
         )
     return names
 
@@ -69,12 +71,13 @@ def _trainable(
             for part in ("weight", "bias")
         ]
         return [name for name in wanted if name in named]
+    left_out = {f"{n}.{p}" for n in layout.order if n not in chosen for p in ("weight", "bias")}
     if recipe.trainable in ("features", "classifier"):
         # The network itself may be the classifier; then its name is empty.
         prefix = f"{layout.classifier}." if layout.classifier else ""
         inside = recipe.trainable == "classifier"
-        return [name for name in named if name.startswith(prefix) == inside]
-    return [*named]
+        return [n for n in named if n not in left_out and n.startswith(prefix) == inside]
+    return [name for name in named if name not in left_out]
 
 
 def start_values(network: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftnorm.adapter._network import Call, ConvertedNetwork
+from driftnorm.adapter._network import Call, ConvertedNetwork, laid_out_as
 from driftnorm.adapter._pass import Pass
 from driftnorm.functional import is_finite
 from driftnorm.parts.contract import (
@@ -110,7 +110,7 @@ class LiveStep(Step):
         self.values = setting.start
         if draft.values:
             # In the source's order: a state from a file has its own, and draws follow the order.
-            self.values = {n: _laid_out(draft.values[n], v) for n, v in setting.start.items()}
+            self.values = {n: laid_out_as(draft.values[n], v) for n, v in setting.start.items()}
         self.live = self.values
         self.loss = None
         self.kept = self.among = None
@@ -233,14 +233,13 @@ def learn(setting: Setting, draft: Draft, call: Call, lesson: Lesson) -> LiveSte
     """The gradient steps on one lesson; what the last pass proposed is in the draft."""
     recipe = setting.recipe
     known = copy.copy(draft)
+    call = setting.network.lay_out(call._replace(x=lesson.x))
     taken: float | None = None
     for index in range(recipe.steps):
         if index and recipe.count == "step":
             known = copy.copy(draft)
         known.values = draft.values
-        step = LiveStep(
-            setting, draft, call._replace(x=lesson.x), facts=lesson.facts, index=index, known=known
-        )
+        step = LiveStep(setting, draft, call, facts=lesson.facts, index=index, known=known)
         draft.layers = step.look("adapt", grad=True).proposed
         values = step.values
         try:
@@ -255,13 +254,6 @@ def learn(setting: Setting, draft: Draft, call: Call, lesson: Lesson) -> LiveSte
         draft.values = values
         taken = step.loss
     return step
-
-
-def _laid_out(value: Tensor, start: Tensor) -> Tensor:
-    """In the memory layout of the parameter that it stands for: kernels differ in the last bits."""
-    if value.stride() == start.stride():
-        return value
-    return torch.empty_like(start, dtype=value.dtype).copy_(value)
 
 
 def _check_loss(loss: object) -> None:

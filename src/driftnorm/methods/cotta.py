@@ -13,6 +13,7 @@ shifts, mirrors, brightness and noise, not the paper's stronger ones; all parame
 from typing_extensions import Unpack
 
 from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
 from driftnorm.parts.losses import CrossEntropy
 from driftnorm.parts.statistics import Batch
 from driftnorm.parts.teachers import By, Taught, Teacher
@@ -29,6 +30,7 @@ def cotta(
     views: int = 8,
     confidence: float = 0.92,
     trainable: Trainable = "all",
+    only: Selector | None = None,
     **optimising: Unpack[Optimising],
 ) -> Recipe:
     """A mean teacher with stochastic restore.
@@ -40,12 +42,14 @@ def cotta(
         confidence: Mean confidence of the source below which views are taken: 0.92 for CIFAR-10,
             0.72 for CIFAR-100, 0.1 for ImageNet in the official code.
         trainable: ``"all"``, or ``"affine"`` for much less memory.
+        only: The layers that take part.
         **optimising: Those of every method with a gradient; see ``Optimising``.
     """
     teacher = Teacher(decay)
     taught = Taught(teacher, views, confidence)
     recipe = Recipe(
         statistics=Batch(),
+        only=only,
         trainable=trainable,
         loss=CrossEntropy(to=taught),
         update=(Descent(), teacher, Restore(restore)),

@@ -36,17 +36,19 @@ from driftnorm.parts.losses import (
     Weighted,
     softmax_entropy,
 )
+from driftnorm.parts.memories import Bank, TimelyUncertain
 from driftnorm.parts.reviews import LossFloor
 from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source, Window
 from driftnorm.parts.teachers import By, SourceLogits, Taught, Teacher, View
 from driftnorm.parts.updates import Anchor, Ascent, Cap, Descent, Leash, Restore
-from driftnorm.parts.weights import Diverse, Reliable
+from driftnorm.parts.weights import Diverse, Reliable, Timely
 
 __all__ = [
     "T3A",
     "Anchor",
     "Answer",
     "Ascent",
+    "Bank",
     "Batch",
     "By",
     "Cap",
@@ -90,6 +92,8 @@ __all__ = [
     "Taught",
     "Teacher",
     "ThetaChoice",
+    "Timely",
+    "TimelyUncertain",
     "Update",
     "Verdict",
     "View",

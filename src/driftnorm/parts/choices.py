@@ -120,7 +120,7 @@ class ThetaChoice(Answer):
         best = max(answers, key=lambda name: self._worth(counted[name]))
         if seen_images < self.enough:
             best = next(name for name, theta in _names(self).items() if theta == 0)
-        choice = -1 if best == "own" else [*_names(self)].index(best)
+        choice = ["own", *_names(self)].index(best)
         counts = {"batch": known.get("batch", 0) + 1, "seen": seen_images, "jumps": jumps}
         step[self] = {**counted, **counts, "choice": choice}
         return answers[best].to(logits.dtype)
@@ -152,11 +152,10 @@ class ThetaChoice(Answer):
 
     def serving(self, step: Step) -> Serving | None:
         """Whoever answered last."""
-        choice = step[self].get("choice", -1)
-        if choice < 0:
+        choice = step[self].get("choice", 0)
+        if choice == 0:
             return None
-        name = [*_names(self)][choice]
-        theta = self.thetas[choice]
+        name, theta = [*_names(self).items()][choice - 1]
         values = step.values if theta else step.start
         return Serving(values, step[self][name].get("layers", of_theta(theta)))
 
@@ -166,8 +165,8 @@ class ThetaChoice(Answer):
             counted = memory.get(name, {"images": 1.0, "entropy": torch.zeros(())})
             if not counted["images"] > 0 or not float(counted["entropy"]) >= 0:
                 raise ValueError(f"`{name}` must have counted images, got {counted['images']}.")
-        if not -1 <= memory.get("choice", -1) < len(self.thetas):
-            raise ValueError(f"`choice` must be from -1 to {len(self.thetas) - 1}.")
+        if not 0 <= memory.get("choice", 0) <= len(self.thetas):
+            raise ValueError(f"`choice` must be from 0 to {len(self.thetas)}.")
 
 
 def _names(choice: ThetaChoice) -> dict[str, float]:

@@ -302,7 +302,7 @@ class Memory(Part):
 
     @property
     def share(self) -> float:
-        """Lessons for each batch of the stream, at most."""
+        """Lessons for each batch of the stream, at most; more images a batch may give more."""
         return 1.0
 
     @abstractmethod

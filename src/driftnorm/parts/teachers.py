@@ -120,6 +120,8 @@ class SourceLogits(Signal):
 class Taught(Signal):
     """The teacher's logits; the mean over views where the source is unsure (CoTTA).
 
+    The teacher sees images of a memory as they came, whatever the student is shown.
+
     Attributes:
         by: The teacher.
         views: How many views are averaged.
@@ -147,7 +149,7 @@ class Taught(Signal):
             raise ValueError(f"{self.by} teaches, so it must stand in `update` as well.")
 
     def __call__(self, step: Step) -> Tensor:  # noqa: D102
-        plain = self.by.look(step, step.x).logits
+        plain = self.by.look(step, step.facts.get("plain", step.x)).logits
         if not self.views:
             return plain
         sure = F.softmax(step.run(step.x, mode="source").logits.float(), dim=1).amax(dim=1).mean()
@@ -164,26 +166,26 @@ class By(Answer):
 
     Attributes:
         teacher: Who.
-        live: What it said of this batch already; without it, the teacher is asked as the student
-            was, by one more pass.
+        live: What it said of this batch already. A recipe with a memory needs none: there the
+            pass that answers is the teacher's.
     """
 
     teacher: Teacher
     live: Signal | None = None
 
-    @property
-    def cost(self) -> Cost:  # noqa: D102
-        return Cost(0 if self.live is not None else 1)
-
     def check(self, recipe: Whole) -> None:  # noqa: D102
         if self.teacher not in recipe.update:
             raise ValueError(f"{self.teacher} answers, so it must stand in `update` as well.")
+        if self.live is None and recipe.memory is None:
+            raise ValueError(
+                "By(teacher) answers with what the teacher said of the batch: name it, "
+                "`live=Taught(teacher)`."
+            )
 
     def serving(self, step: Step) -> Serving:  # noqa: D102
         return Serving(self.teacher.values(step), self.teacher.layers(step))
 
     def __call__(self, step: Step, logits: Tensor) -> Tensor:  # noqa: D102
-        if step.frozen:
+        if step.frozen or self.live is None:
             return logits
-        seen = self.teacher.look(step, step.x).logits if self.live is None else step.ask(self.live)
-        return torch.as_tensor(seen)
+        return torch.as_tensor(step.ask(self.live))

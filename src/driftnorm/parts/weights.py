@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.contract import Step, Weight
+from driftnorm.parts.contract import Step, Weight, Whole
 from driftnorm.parts.losses import softmax_entropy
 
-__all__ = ["Diverse", "Reliable"]
+__all__ = ["Diverse", "Reliable", "Timely"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,25 @@ class Diverse(Weight):
             after = now if mean is None else self.decay * mean + (1 - self.decay) * now
             step[self] = {"mean": after}
         return weights
+
+
+@dataclass(frozen=True)
+class Timely(Weight):
+    """The longer ago an image of a memory came, the lighter: ``sigmoid(-age / span)`` (RoTTA).
+
+    Attributes:
+        span: Images of the stream.
+    """
+
+    span: float = 64.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.span < math.inf:
+            raise ValueError(f"`span` must be a number of images > 0, got {self.span}.")
+
+    def check(self, recipe: Whole) -> None:  # noqa: D102
+        if recipe.memory is None:
+            raise ValueError(f"{self} weighs images by their age: the recipe needs a `memory`.")
+
+    def __call__(self, step: Step, weights: Tensor) -> Tensor:  # noqa: D102
+        return weights * torch.sigmoid(-step.facts["age"].to(weights) / self.span)

@@ -1,0 +1,75 @@
+"""RoTTA: learn from a balanced memory, answer by a slow teacher (Yuan et al. 2023).
+
+Formula:
+    The memory holds ``size`` images, as many of each predicted class; those with a high
+    ``sigmoid(age / size) + H / ln K`` go first. After every ``every`` images of the stream:
+    ``loss = mean_i sigmoid(-age_i / size) CE(teacher(x_i), student(view(x_i)))``, one step, and
+    teacher <- ``decay`` teacher + (1 - ``decay``) student. Student and teacher normalise by running
+    statistics of their own that begin at the source's. The teacher answers, with statistics that a
+    batch does not change: the answer to an image does not depend on its neighbours.
+
+When it helps: streams ordered by class; small batches. When it hurts: streams of fewer than some
+hundred images, since nothing changes before the first lesson; the bank's images are part of the
+saved state. The official code passes its gradient through the batch's share of the statistics only;
+here it is that of ``gradient``.
+"""
+
+from typing_extensions import Unpack
+
+from driftnorm.functional import GradientPath
+from driftnorm.methods._method import Method
+from driftnorm.parts.layers import Selector
+from driftnorm.parts.losses import CrossEntropy, Weighted
+from driftnorm.parts.memories import TimelyUncertain
+from driftnorm.parts.statistics import Running
+from driftnorm.parts.teachers import By, Taught, Teacher, View
+from driftnorm.parts.updates import Descent
+from driftnorm.parts.weights import Timely
+from driftnorm.recipe import Optimising, Recipe, optimised
+
+__all__ = ["METHOD", "rotta"]
+
+
+def rotta(
+    *,
+    size: int = 64,
+    every: int = 64,
+    decay: float = 0.999,
+    momentum: float = 0.05,
+    gradient: GradientPath = "preserved",
+    only: Selector | None = None,
+    **optimising: Unpack[Optimising],
+) -> Recipe:
+    """A mean teacher, robust statistics and a category-balanced memory.
+
+    Args:
+        size: Images that the memory holds.
+        every: Images of the stream between lessons, whatever the batches.
+        decay: Of the teacher's average.
+        momentum: Weight of a lesson in the running statistics.
+        gradient: ``"preserved"`` (eq. 6) or ``"detached"``.
+        only: The layers that take part.
+        **optimising: Those of every method with a gradient; see ``Optimising``.
+    """
+    teacher = Teacher(decay, own_statistics=True)
+    recipe = Recipe(
+        statistics=Running(momentum, start="source"),
+        gradient=gradient,
+        only=only,
+        trainable="affine",
+        memory=TimelyUncertain(size, every, View()),
+        loss=Weighted(CrossEntropy(to=Taught(teacher)), (Timely(size),), per="batch"),
+        update=(Descent(), teacher),
+        answer=(By(teacher),),
+    )
+    return optimised(recipe, optimising)
+
+
+METHOD = Method(
+    name="rotta",
+    build=rotta,
+    paper="Yuan et al. 2023, arXiv 2303.13899",
+    summary="learns from a class-balanced memory with a slow teacher, which answers",
+    helps="class-ordered streams; small batches",
+    hurts="short streams; up to three passes per batch; keeps images",
+)
