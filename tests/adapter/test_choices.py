@@ -44,11 +44,11 @@ def test_the_answer_is_that_of_the_best_theta_run_alone(batch: int) -> None:
         for t in thetas
     ]
     images = torch.cat([shifted("fog", 2)[:120], test.images[120:240]])
-    sums, entropies, count, chosen = [0.0] * 3, [0.0] * 3, 0.0, set()
+    sums, entropies, count, seen, chosen = [0.0] * 3, [0.0] * 3, 0.0, 0, set()
     for x in normalized_batches(images, batch):
         kept = (1 - 1 / memory) ** len(x)
         logits = [each(x) for each in alone]
-        count = kept * count + len(x)
+        count, seen = kept * count + len(x), seen + len(x)
         for place, each in enumerate(logits):
             p = each.softmax(1)
             sums[place] = kept * sums[place] + p.sum(0)
@@ -56,7 +56,7 @@ def test_the_answer_is_that_of_the_best_theta_run_alone(batch: int) -> None:
         scores = [
             worth(s / count, h / count, caution) for s, h in zip(sums, entropies, strict=True)
         ]
-        best = 0 if count < enough else max(range(3), key=scores.__getitem__)
+        best = 0 if seen < enough else max(range(3), key=scores.__getitem__)
         chosen.add(best)
         torch.testing.assert_close(adapter(x), logits[best], rtol=1e-4, atol=1e-4)
     assert len(chosen) > 1
