@@ -21,7 +21,7 @@ class Service:
     """Answers requests with one adapter, and keeps its state in a file."""
 
     def __init__(self, network: nn.Module, file: Path) -> None:
-        self.model = driftnorm.adapt(network, "gprebn", guard="freeze")
+        self.model = driftnorm.adapt(network)
         self.file = file
         if file.exists():
             self.model.load_state_dict(load_file(file))
