@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from driftnorm.adapter._adapt import list_methods as list_methods
     from driftnorm.adapter.export import export_onnx as export_onnx
     from driftnorm.adapter.guard import Guard as Guard
+    from driftnorm.bench.scoring import evaluate as evaluate
+    from driftnorm.diagnosis import diagnose as diagnose
     from driftnorm.errors import BadBatchError as BadBatchError
     from driftnorm.errors import DriftnormError as DriftnormError
     from driftnorm.errors import DriftnormWarning as DriftnormWarning
@@ -45,6 +47,8 @@ _HOMES = {
     "NoBatchNormError": "errors",
     "Recipe": "recipe",
     "adapt": "adapter._adapt",
+    "diagnose": "diagnosis",
+    "evaluate": "bench.scoring",
     "export_onnx": "adapter.export",
     "list_methods": "adapter._adapt",
     "register": "methods",
@@ -52,14 +56,16 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__", "functional"]
 
 
-def __getattr__(name: str) -> object:
-    if name == "functional":
-        return importlib.import_module("driftnorm.functional")
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"driftnorm.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'driftnorm' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take every name for a known one
+
+    def __getattr__(name: str) -> object:
+        if name == "functional":
+            return importlib.import_module("driftnorm.functional")
+        if name in _HOMES:
+            value = getattr(importlib.import_module(f"driftnorm.{_HOMES[name]}"), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'driftnorm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import driftnorm
 from driftnorm import Recipe, adapt
 from driftnorm.adapter import callbacks
+from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter._outputs import detached
 from driftnorm.adapter._tree import tensors
 from driftnorm.bench.scoring import evaluate
@@ -32,7 +33,7 @@ Draw = Callable[..., list[Tensor]]
 HALVES = [torch.float16, torch.bfloat16]
 
 
-def affine(adapter: driftnorm.RecipeAdapter) -> Tensor:
+def affine(adapter: RecipeAdapter) -> Tensor:
     return torch.cat([value.flatten() for value in adapter.trained_values().values()])
 
 
@@ -347,7 +348,7 @@ def scaled(logits: Tensor, factor: float) -> Tensor:
 def test_states_of_own_objectives_resume(
     make: Callable[[], Any], network: Build, batches: Draw
 ) -> None:
-    def built(objective: Any) -> driftnorm.RecipeAdapter:
+    def built(objective: Any) -> RecipeAdapter:
         recipe = Recipe(
             statistics=Running(), trainable="affine", loss=objective, update=(Descent(),)
         )
@@ -370,7 +371,7 @@ def test_readable_names_hold_no_address() -> None:
 
 
 def test_a_state_of_other_layers_is_refused(network: Build, batches: Draw) -> None:
-    def built(chosen: str) -> driftnorm.RecipeAdapter:
+    def built(chosen: str) -> RecipeAdapter:
         return adapt(network(), "tent", only=lambda name: name.endswith(chosen), guard="off")
 
     first, last = sorted(built("").converted.layers)

@@ -34,7 +34,7 @@ class BatchReport:
             batch was not adapted to.
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
-        reason: Why the batch was bad or guarded.
+        reason: Why the batch was bad or guarded, or taught nothing.
         source: The source's logits on the first images of the batch, if the guard asked for them.
     """
 
