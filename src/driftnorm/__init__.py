@@ -1,8 +1,8 @@
 """Keep trained BatchNorm networks accurate when the data drift.
 
     import driftnorm
-    model = driftnorm.adapt(net, "gprebn")  # an nn.Module; `net` itself is never changed
-    logits = model(batch)                   # predicts, and adapts to what it sees
+    model = driftnorm.adapt(net)  # an nn.Module; `net` itself is never changed
+    logits = model(batch)         # predicts, and adapts to what it sees
 
 Names are imported on first use, so that ``driftnorm --help`` does not wait for torch.
 """
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from driftnorm.adapter._adapt import list_methods as list_methods
     from driftnorm.adapter.export import export_onnx as export_onnx
     from driftnorm.adapter.guard import Guard as Guard
+    from driftnorm.bench.scoring import evaluate as evaluate
+    from driftnorm.diagnosis import diagnose as diagnose
     from driftnorm.errors import BadBatchError as BadBatchError
     from driftnorm.errors import DriftnormError as DriftnormError
     from driftnorm.errors import DriftnormWarning as DriftnormWarning
@@ -47,7 +49,9 @@ _HOMES = {
     "NoBatchNormError": "errors",
     "Recipe": "recipe",
     "adapt": "adapter._adapt",
+    "diagnose": "diagnosis",
     "errors": "errors:",
+    "evaluate": "bench.scoring",
     "export_onnx": "adapter.export",
     "functional": "functional:",
     "keep_freed_memory": "_internal.process_memory",

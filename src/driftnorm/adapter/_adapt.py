@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, TypeVar, overload
 
-from torch import nn
+from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from driftnorm._internal.names import nearest
 from driftnorm.adapter._contract import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
+from driftnorm.adapter.guard import Guard, Policy
 from driftnorm.methods import Method, known_methods, options_of
 from driftnorm.methods.spec import parse_method
+from driftnorm.parts.layers import Selector
 from driftnorm.recipe import Recipe
 
 __all__ = ["adapt", "list_methods"]
@@ -22,6 +26,35 @@ _ENGINE_OPTIONS = tuple(
     for name, parameter in inspect.signature(RecipeAdapter.__init__).parameters.items()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "method"
 )
+
+
+class Options(TypedDict, total=False):
+    """What every adapter takes, and what many methods do; see :class:`RecipeAdapter`.
+
+    For completion in editors: a method may take more.
+    """
+
+    guard: Policy | Guard
+    on_bad_batch: Literal["keep", "raise"]
+    episodic: bool
+    reset_every: int | None
+    classifier: str | None
+    logits: Callable[[Any], Tensor] | str | None
+    batch: str | None
+    channels_last: bool | None
+    seed: int | None
+    inplace: bool
+    lr: float | None
+    steps: int
+    predict: Literal["before", "after"]
+    only: Selector | None
+    momentum: float | None
+
+
+@overload
+def adapt(
+    network: nn.Module, method: str | Recipe = "gprebn", **options: Unpack[Options]
+) -> RecipeAdapter: ...
 
 
 @overload
@@ -46,7 +79,8 @@ def adapt(
             of adapters of your own, which is called with the network and the options.
         **options: Those of the method (``lr``, ``steps``, ``theta``, ...) and those of every
             adapter (``guard``, ``on_bad_batch``, ``episodic``, ``reset_every``, ``classifier``,
-            ``logits``, ``channels_last``, ``seed``, ``inplace``; see :class:`RecipeAdapter`).
+            ``logits``, ``batch``, ``channels_last``, ``seed``, ``inplace``; see
+            :class:`RecipeAdapter`).
 
     Returns:
         An ``nn.Module`` to be called like the network.

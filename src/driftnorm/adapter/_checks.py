@@ -11,9 +11,11 @@ from driftnorm.functional import Moments
 
 __all__ = [
     "check_input",
+    "looks_multi_label",
     "looks_unnormalized",
     "normalizes_input",
     "own_tensor",
+    "reads_integers",
     "refuse_export",
 ]
 
@@ -38,7 +40,7 @@ def check_input(x: object, network: nn.Module) -> Tensor:
             f"`x` must have a batch axis and a channel axis, got shape {tuple(x.shape)}; "
             f"for a single image use `x.unsqueeze(0)`."
         )
-    if not x.is_floating_point() and not _reads_integers(network):
+    if not x.is_floating_point() and not reads_integers(network):
         raise TypeError(
             f"`x` must be floating point, got {x.dtype}; convert images with "
             f"`x.float() / 255` and normalise them as the network was trained."
@@ -52,7 +54,8 @@ def check_input(x: object, network: nn.Module) -> Tensor:
     return x
 
 
-def _reads_integers(network: nn.Module) -> bool:
+def reads_integers(network: nn.Module) -> bool:
+    """Whether the network looks up what integers stand for."""
     return any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
 
 
@@ -87,3 +90,10 @@ def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None)
             f"{ratio:.2g} of that in training"
         )
     return None
+
+
+def looks_multi_label(logits: Tensor) -> bool:
+    """Whether outputs look like sigmoids, one for each label, which need not add up to 1."""
+    if logits.shape[1] < 2 or not bool(((logits > 0) & (logits < 1)).all()):
+        return False
+    return bool(((logits.sum(dim=1) - 1).abs() > 0.05).any())

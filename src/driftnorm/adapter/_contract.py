@@ -34,7 +34,7 @@ class BatchReport:
             batch was not adapted to.
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
-        reason: Why the batch was bad or guarded.
+        reason: Why the batch was bad or guarded, or taught nothing.
         disagreement: Over recent images that the source was asked about too, the share to which
             the two give different classes; NaN if there are none. The accuracy of the two on these
             images differs by no more than this.

@@ -17,7 +17,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from driftnorm.adapter import _saving as saving
-from driftnorm.adapter._checks import check_input, normalizes_input, refuse_export
+from driftnorm.adapter._checks import (
+    check_input,
+    looks_multi_label,
+    normalizes_input,
+    reads_integers,
+    refuse_export,
+)
 from driftnorm.adapter._contract import Adapter, BatchReport
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
@@ -53,6 +59,7 @@ from driftnorm.recipe import Recipe, readable
 __all__ = ["RecipeAdapter"]
 
 _GUARD = "guard"  # its entry among the parts' memories
+_TAUGHT_NOTHING = "nothing to learn: one value per channel has no variance, and no step was taken"
 
 
 class _Stopped(Exception):
@@ -75,7 +82,10 @@ class RecipeAdapter(Adapter):
         recipe: What to do with each batch.
         method: The method's name, for people.
         classifier: Dotted name of the layer that makes the logits; found by itself if ``None``.
-        logits: Takes the logits out of what the network returns, if that is not a tensor.
+        logits: Takes the logits out of what the network returns: a function, or the name of a key
+            or attribute. Not needed for a tensor, or an object with an attribute ``logits``.
+        batch: Name of the argument that is the batch, if it is not the first floating-point tensor
+            with two axes or more.
         on_bad_batch: ``"keep"`` answers a bad batch by the last good state, with a warning;
             ``"raise"`` raises :class:`BadBatchError`. Either way nothing changes.
         guard: What to do against collapse: a policy, or a :class:`Guard` with its own thresholds.
@@ -96,7 +106,8 @@ class RecipeAdapter(Adapter):
         *,
         method: str = "custom",
         classifier: str | None = None,
-        logits: Callable[[Any], Tensor] | None = None,
+        logits: Callable[[Any], Tensor] | str | None = None,
+        batch: str | None = None,
         on_bad_batch: Literal["keep", "raise"] = "keep",
         guard: Policy | Guard = "warn",
         episodic: bool = False,
@@ -134,7 +145,9 @@ class RecipeAdapter(Adapter):
         self._tree: Mapping[str, Any] = {}
         self._fitted: Mapping[str, Any] = {}
         self._frozen, self._bad_batches = False, 0
-        self.converted = ConvertedNetwork(network, logits, channels_last, inplace)
+        self.converted = ConvertedNetwork(network, logits, channels_last, inplace, recipe.only)
+        self._batch = batch
+        self._reads_integers = reads_integers(self.converted.network)
         self._layers = self.converted.layers
         self._watch = Watch(self.guard, recipe, episodic)
         self._fingerprint = saving.fingerprint(self.converted)
@@ -206,6 +219,16 @@ class RecipeAdapter(Adapter):
             for name, layer in self._layers.items()
         }
 
+    def __getattr__(self, name: str) -> Any:
+        """What the adapter itself lacks, the network may have."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            inside = self.__dict__.get("_modules", {}).get("converted")
+            if inside is None or name.startswith("_") or not hasattr(inside.network, name):
+                raise
+        return getattr(inside.network, name)
+
     def _prepare(self, layout: Layout) -> None:
         """Give every layer its statistics, and find what is trained."""
         network, recipe = self.converted.network, self.recipe
@@ -235,8 +258,9 @@ class RecipeAdapter(Adapter):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a batch, and adapt to it unless frozen.
 
-        Takes what the network takes; the first tensor in it is the batch. Returns what the network
-        returns, detached; with parts that answer, the logits.
+        Takes what the network takes; the first floating-point tensor with two axes or more is the
+        batch, or what ``batch`` names. Returns what the network returns, detached; with parts that
+        answer, the logits.
         """
         refuse_export()
         if torch.compiler.is_compiling():
@@ -248,7 +272,7 @@ class RecipeAdapter(Adapter):
     def _respond(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._refuse_reverted()
         with self._lock, torch.inference_mode(False), self._own_randomness():
-            call = Call.of(args, kwargs)
+            call = Call.of(args, kwargs, self._batch, self._reads_integers)
             check_input(call.x, self.converted.network)
             return self._serve(call)
 
@@ -309,7 +333,7 @@ class RecipeAdapter(Adapter):
                     raise ValueError("`images` must be finite, got NaN or infinite values.")
                 call = self._known(call)
                 step = LiveStep(self._setting(), Draft(), call)
-                step.look("adapt", grad=True)
+                step.look("adapt", grad=True, hidden=True)
                 for part in parts:
                     found[self.recipe.names[part]].append(part.fit(step))
             self._fitted = {name: _mean(trees) for name, trees in found.items()}
@@ -398,12 +422,15 @@ class RecipeAdapter(Adapter):
             begun = {}
         draft, setting = Draft.of(begun), self._setting()
         self._reseed(call.x.device, draft.batches)
+        known = (draft.layers, draft.values, draft.parts)
         step = self._experience(setting, draft, call)
         forward = step.forward
         if not is_finite([forward.logits]):
             raise Refused("the network's answer is not finite")
         answer, logits = self._answer(step, forward)
         self._check(draft, begun)
+        now = (draft.layers, draft.values, draft.parts)
+        taught = any(new is not old for new, old in zip(now, known, strict=True))
         signals = read_signals(forward.logits)
         reviewed = self._review(step, draft, call, forward)
         draft.batches += 1
@@ -415,10 +442,14 @@ class RecipeAdapter(Adapter):
                 tree["values"] = {**setting.start, **reviewed.keep}
         self._tree = tree  # the commit
         self._frozen = self._frozen or reviewed.freeze
+        learns = self.recipe.needs_backward or any(
+            statistics.uses_batch for statistics in self.recipe.all_statistics
+        )
         self.last = BatchReport(
             "adapted",
             len(call.x),
             *(signals.entropy, signals.spread, step.loss),
+            reason=_TAUGHT_NOTHING if learns and not taught else "",
             disagreement=self._watched.get("disagreement", float("nan")),
             source=self._watch.asked,
         )
@@ -438,7 +469,7 @@ class RecipeAdapter(Adapter):
             step.look("settled", serving=self._serving(step))
             _refuse_companions(recipe.memory, call)
             for lesson in recipe.memory(step, call.x):
-                step.loss = learn(setting, draft, call, lesson).loss
+                step.loss = learn(setting, draft, call, lesson, hidden=True).loss
         if recipe.predict == "after":
             after = LiveStep(setting, draft, call, index=recipe.steps, known=step._known)
             after.loss = step.loss
@@ -500,8 +531,17 @@ class RecipeAdapter(Adapter):
     def _look(self, draft: Draft, call: Call, forward: Forward) -> None:
         """Warn about a batch that makes results silently wrong."""
         self._watch.look(call.x)
+        self._warn_of_episodes(len(call.x))
         if draft.batches == 0:
             self._watch.look_at_logits(forward.logits)
+            if looks_multi_label(forward.logits):
+                self._watch.say_once(
+                    "multi-label",
+                    "the network's outputs all lie between 0 and 1 without adding up to 1, as "
+                    "sigmoids of several labels do, but logits of classes that exclude each other "
+                    "are needed: adapt it without its sigmoid; for several labels an image, take "
+                    "a method that reads no logits, such as 'bn' or 'bn-prior'.",
+                )
         order = self._layout.order if self._layout is not None else ()
         if draft.batches == 0 and order and not normalizes_input(self.converted.network):
             seen = tracked_moments(draft.layers.get(order[0], {}))
@@ -531,6 +571,18 @@ class RecipeAdapter(Adapter):
             alarm = alarm if acts else None
         draft.parts = {**draft.parts, _GUARD: known}
         return alarm
+
+    def _warn_of_episodes(self, samples: int) -> None:
+        """Running statistics of one image are its own, which is what they are meant to avoid."""
+        statistics = self.recipe.statistics
+        alone = statistics.keeps_history and not statistics.uses_source
+        if self.episodic and samples == 1 and alone:
+            self._watch.say_once(
+                "episode",
+                "with `episodic=True` every batch starts anew, so the running statistics of a "
+                "batch of 1 are those of one image: take 'bn-prior', which weighs it against the "
+                "source.",
+            )
 
     @torch.no_grad()
     def _moved(self, draft: Draft) -> float:

@@ -23,6 +23,7 @@ from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.adapter._probe import Layout, probe
 from driftnorm.parts.contract import Forward, Mode, Values
+from driftnorm.parts.layers import Selector
 
 __all__ = ["Call", "ConvertedNetwork", "laid_out_as"]
 
@@ -49,12 +50,34 @@ class Call(NamedTuple):
     part_of: int = 0
 
     @classmethod
-    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """A call with these arguments, which autograd may use; the first tensor is the batch."""
+    def of(
+        cls,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        name: str | None = None,
+        integers: bool = False,
+    ) -> Call:
+        """A call with these arguments, which autograd may use.
+
+        Args:
+            args: As the network takes them.
+            kwargs: Likewise.
+            name: Of the argument, or of the entry of a dictionary, that is the batch. Without it,
+                the first floating-point tensor with two axes or more is: labels are integers.
+            integers: Whether the batch may be of integers; then it is the first tensor.
+        """
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
             return cls(own_tensor(args[0]))
         leaves, form = tree_flatten((args, dict(kwargs)))
-        place = next((i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)), None)
+        found = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        images = [i for i in found if leaves[i].is_floating_point() and leaves[i].dim() > 1]
+        place = next(iter(found if integers or not images else images), None)
+        if name is not None:
+            held = [k for k in (kwargs, *args) if isinstance(k, Mapping) and name in k]
+            named = [i for i in found if held and leaves[i] is held[0][name]]
+            if not named:
+                raise TypeError(f"`batch={name!r}`: the call has no tensor of that name.")
+            place = named[0]
         if place is None:
             kinds = ", ".join(type(leaf).__name__ for leaf in leaves) or "nothing"
             raise TypeError(f"an adapter must be called with a batch, a tensor; got {kinds}.")
@@ -95,17 +118,19 @@ class ConvertedNetwork(nn.Module):
 
     Args:
         network: The trained network.
-        logits: Takes the logits out of what the network returns.
+        logits: Takes the logits out of what the network returns: a function, or a name.
         channels_last: Run in channels-last layout; ``None`` decides on the first batch.
         inplace: Convert ``network`` itself.
+        only: The layers that take part; others need not be of a known kind.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        logits: Callable[[Any], Tensor] | None,
+        logits: Callable[[Any], Tensor] | str | None,
         channels_last: bool | None,
         inplace: bool,
+        only: Selector | None = None,
     ) -> None:
         super().__init__()
         network = getattr(network, "_orig_mod", network)  # what torch.compile wraps
@@ -117,9 +142,9 @@ class ConvertedNetwork(nn.Module):
             )
         self._training = {m: m.training for m in network.modules()} if inplace else {}
         self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
-        surgery.find_batch_norms(network)  # complains before anything is copied or changed
+        surgery.find_batch_norms(network, only)  # complains before anything is copied or changed
         self.network = network if inplace else _copied(network)
-        self._surgery = surgery.convert(self.network)
+        self._surgery = surgery.convert(self.network, only)
         self.network.requires_grad_(False)
         self.network.eval()
         self._select_logits = logits
@@ -234,7 +259,7 @@ class ConvertedNetwork(nn.Module):
 
     def logits(self, output: Any) -> Tensor:
         """The logits in an output of the network."""
-        logits = output if self._select_logits is None else self._select_logits(output)
+        logits = self._selected(output)
         if isinstance(logits, Tensor) and logits.dim() >= 2:
             return logits
         got = (
@@ -242,8 +267,24 @@ class ConvertedNetwork(nn.Module):
         )
         raise TypeError(
             f"expected logits of shape (N, K) or (N, K, ...) from {self.kind}, got {got}; "
-            f"pass `logits=` a function that takes them out of its output."
+            f"pass `logits=` a function that takes them out of its output, or their name in it."
         )
+
+    def _selected(self, output: Any) -> Any:
+        wanted = self._select_logits
+        if wanted is None:
+            return output if isinstance(output, Tensor) else getattr(output, "logits", output)
+        if not isinstance(wanted, str):
+            return wanted(output)
+        if isinstance(output, Mapping) and wanted in output:
+            return output[wanted]
+        if not hasattr(output, wanted):
+            holds = [*output] if isinstance(output, Mapping) else [*getattr(output, "__dict__", ())]
+            raise TypeError(
+                f"`logits={wanted!r}`: what {self.kind} returns, a {type(output).__name__}, has no "
+                f"such key or attribute; it has: {', '.join(map(str, holds)) or 'none'}."
+            )
+        return getattr(output, wanted)
 
     def _call(self, call: Call) -> Any:
         try:
@@ -252,6 +293,16 @@ class ConvertedNetwork(nn.Module):
             shape = (call.part_of or len(call.x), *call.x.shape[1:])
             raise RuntimeError(
                 f"{self.kind} failed on a batch of shape {shape} and dtype {call.x.dtype}: {error}"
+            ) from error
+        except (TypeError, AttributeError) as error:
+            given = call.args[0] if call.args else None
+            if not isinstance(given, Mapping | list | tuple):
+                raise
+            how = "batch['image']" if isinstance(given, Mapping) else "batch[0]"
+            raise TypeError(
+                f"{self.kind} failed on a {type(given).__name__}, as data loaders give them: call "
+                f"the adapter with what the network takes, such as `adapter({how})`. It said: "
+                f"{error}"
             ) from error
 
     # ------------------------------------------------------------------ learning how it runs

@@ -117,7 +117,14 @@ class LiveStep(Step):
 
     # ------------------------------------------------------------------ what the engine does
 
-    def look(self, mode: Mode, *, grad: bool = False, serving: Serving | None = None) -> Forward:
+    def look(
+        self,
+        mode: Mode,
+        *,
+        grad: bool = False,
+        serving: Serving | None = None,
+        hidden: bool = False,
+    ) -> Forward:
         """The pass at hand."""
         values, layers = (serving or Serving(self.values))[:2]
         layers = self._known.layers if layers is None else layers
@@ -125,7 +132,7 @@ class LiveStep(Step):
             values = {name: v.detach().requires_grad_(True) for name, v in values.items()}
         self.live = values
         now = Pass(mode, layers)
-        self.forward = self._setting.network.run(self._call, now, values, grad=grad)
+        self.forward = self._setting.network.run(self._call, now, values, grad=grad, hidden=hidden)
         return self.forward
 
     # ------------------------------------------------------------------ what parts see
@@ -229,8 +236,13 @@ class LiveStep(Step):
         return gradient
 
 
-def learn(setting: Setting, draft: Draft, call: Call, lesson: Lesson) -> LiveStep:
-    """The gradient steps on one lesson; what the last pass proposed is in the draft."""
+def learn(
+    setting: Setting, draft: Draft, call: Call, lesson: Lesson, *, hidden: bool = False
+) -> LiveStep:
+    """The gradient steps on one lesson; what the last pass proposed is in the draft.
+
+    ``hidden``: its images are not the batch that somebody asked about.
+    """
     recipe = setting.recipe
     known = copy.copy(draft)
     call = setting.network.lay_out(call._replace(x=lesson.x))
@@ -240,7 +252,7 @@ def learn(setting: Setting, draft: Draft, call: Call, lesson: Lesson) -> LiveSte
             known = copy.copy(draft)
         known.values = draft.values
         step = LiveStep(setting, draft, call, facts=lesson.facts, index=index, known=known)
-        draft.layers = step.look("adapt", grad=True).proposed
+        draft.layers = step.look("adapt", grad=True, hidden=hidden).proposed
         values = step.values
         try:
             with torch.no_grad():

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.functional import Moments
+from driftnorm.parts.layers import Selector, leaves_out
 
 __all__ = [
     "Surgery",
@@ -88,8 +89,10 @@ class Surgery:
         return self.put(copy.deepcopy(network), plain).eval().requires_grad_(False)
 
 
-def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
+def find_batch_norms(network: nn.Module, only: Selector | None = None) -> dict[str, nn.Module]:
     """Every batch-norm layer of ``network`` by dotted name, shared ones under each of their names.
+
+    One of an unknown kind that ``only`` leaves out is not looked at.
 
     Raises:
         TypeError: For a subclass of batch norm with a ``forward`` of its own that is not known.
@@ -101,6 +104,8 @@ def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
                 "this network is adapted already; `bake()` or `revert()` its adapter first."
             )
         if isinstance(module, _BatchNorm) or type(module).__name__ in _FROZEN:
+            if _is_foreign(module) and leaves_out(only, name):
+                continue
             _check_known(name, module)
             found[name] = module
     if "" in found:
@@ -110,13 +115,13 @@ def find_batch_norms(network: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
-def convert(network: nn.Module) -> Surgery:
+def convert(network: nn.Module, only: Selector | None = None) -> Surgery:
     """Replace the batch-norm layers of ``network``, in place, by adaptive ones.
 
     The source statistics stay the normalising ones until somebody chooses others, so the converted
     network computes what it did before.
     """
-    found = find_batch_norms(network)
+    found = find_batch_norms(network, only)
     first = {id(module): name for name, module in reversed([*found.items()])}
     places = {place: first[id(module)] for place, module in found.items()}
     originals = {name: found[name] for name in dict.fromkeys(places.values())}
@@ -161,13 +166,19 @@ def _check_known(name: str, module: Any) -> None:
             f"layer `{name}` is a {type(module).__name__} that has not seen its first batch; "
             f"run one batch through the network before adapting it."
         )
-    own_forward = type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
-    if own_forward and type(module).__name__ not in _FROZEN and not _is_timm_fused(module):
+    if _is_foreign(module):
         raise TypeError(
             f"layer `{name}` is a {type(module).__module__}.{type(module).__qualname__}, a batch "
             f"norm with a forward of its own that driftnorm cannot see into. Replace it by the "
-            f"torch layer it extends, followed by a module that does the rest."
+            f"torch layer it extends, followed by a module that does the rest, or leave it as it "
+            f"is: `only=lambda name: name != {name!r}`."
         )
+
+
+def _is_foreign(module: nn.Module) -> bool:
+    """Whether it has a forward of its own that is not known."""
+    own_forward = type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+    return own_forward and type(module).__name__ not in _FROZEN and not _is_timm_fused(module)
 
 
 def _is_timm_fused(module: nn.Module) -> bool:

@@ -40,6 +40,10 @@ class Diagnosis:
     outcome: Outcome
     advice: tuple[Advice, ...]
 
+    def __repr__(self) -> str:
+        advice = "".join(f"\n  {each.topic}: {each.choice} ({each.reason})" for each in self.advice)
+        return f"Diagnosis: {self.verdict()}{advice}"
+
     def verdict(self) -> str:
         """The answer in one sentence."""
         if self.outcome == "mend":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-__all__ = ["First", "Last", "Selector", "needs_forward_order", "select"]
+__all__ = ["First", "Last", "Selector", "leaves_out", "needs_forward_order", "select"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,20 @@ Selector: TypeAlias = str | tuple[str, ...] | First | Last | Callable[[str], boo
 def needs_forward_order(selector: Selector | None) -> bool:
     """Whether the selector can only be resolved once the order of execution is known."""
     return isinstance(selector, First | Last)
+
+
+def leaves_out(selector: Selector | None, name: str) -> bool:
+    """Whether the selector leaves out a layer by its name alone, whatever the order.
+
+    >>> leaves_out("layer1.*", "layer2.0.bn1"), leaves_out(First(0.5), "layer2.0.bn1")
+    (True, False)
+    """
+    if selector is None or isinstance(selector, First | Last):
+        return False
+    if callable(selector):
+        return not selector(name)
+    patterns = (selector,) if isinstance(selector, str) else selector
+    return not any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def select(selector: Selector | None, order: Sequence[str]) -> set[str]:
