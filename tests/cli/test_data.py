@@ -30,7 +30,8 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import load_cifar_c
 from driftnorm.images.domains.known import KNOWN_SETS
 from driftnorm.images.download.data_sets import DATASETS
-from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, FROST_VARIABLE
+from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
+from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 from driftnorm.training.domains.plans import PlanOptions
 
 

@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._flags import MANY
-from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, FROST_VARIABLE, frost_source
+from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, frost_source
+from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 
 __all__ = ["Corruptions", "settle_corruptions"]
 

@@ -89,6 +89,6 @@ METHOD = Method(
     paper="Yang et al. 2022, arXiv 2205.10210",
     summary="entropy on the affine parameters, running statistics, training-time gradient",
     helps="corruptions, in batches of 16 or more; theta < 1 limits harm to frozen-BN networks",
-    hurts="fewer than 16 images per batch (take bn-window); rates of 0.01 on long streams; abrupt "
+    hurts="fewer than 16 images per batch (take steady); rates of 0.01 on long streams; abrupt "
     "changes; class order",
 )

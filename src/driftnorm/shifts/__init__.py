@@ -14,7 +14,6 @@ Example:
 """
 
 from driftnorm.shifts._corruption import corrupt, default_scale
-from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 from driftnorm.shifts._overlays import frost_source
 from driftnorm.shifts.constants import CONSTANTS, SCALES, Scale
 from driftnorm.shifts.registry import CORRUPTIONS, EXTRA_CORRUPTIONS, GROUPS, SHIFTS, Shift
@@ -24,7 +23,6 @@ __all__ = [
     "CONSTANTS",
     "CORRUPTIONS",
     "EXTRA_CORRUPTIONS",
-    "FROST_VARIABLE",
     "GROUPS",
     "SCALES",
     "SHIFTS",
