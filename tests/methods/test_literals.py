@@ -499,7 +499,7 @@ def literal_window(
         fade = (1 - 1 / kind.reach) ** n
         recent = [(fade * weight, image) for weight, image in recent] + [(1.0, one) for one in x]
         total = sum(weight for weight, _ in recent)
-        if mean is not None and evidence >= 1.5 * total:
+        if mean is not None and evidence >= 1.5 * (total - n):
             near = sum(weight * image.mean((1, 2)) for weight, image in recent) / total
             squares = sum(weight * (image**2).mean((1, 2)) for weight, image in recent) / total
             var = second - mean**2

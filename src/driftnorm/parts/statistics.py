@@ -419,8 +419,9 @@ class Window(Statistics):
         usual, judged = shared.get("usual", 0.0), shared.get("judged", 0.0)
         kept, recent = (1 - 1 / self.size) ** n, self._recent(shared.get("recent", {}), at)
         before = tracked_moments(memory)
-        # A window that holds little more than the recent images cannot be left by them.
-        if before is not None and evidence >= 1.5 * recent["images"] and math.isfinite(self.jump):
+        # A window that holds little more than earlier recent images cannot be left by them.
+        alone = evidence >= 1.5 * (recent["images"] - n)
+        if before is not None and alone and math.isfinite(self.jump):
             now = Moments(recent["mean"], _variance(recent["mean"], recent["second"]))
             # What chance alone moves falls with the images in it: so counted, it is a constant.
             moved = _distance(now, before) * min(recent["images"], 64)
