@@ -15,7 +15,8 @@ from driftnorm.parts.choices import information
 
 
 def worth(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
-    return float(torch.special.entr(mean_p).sum() - (1 + caution) * mean_entropy)
+    spread = torch.special.entr(mean_p).sum()
+    return float((spread - (1 + caution) * mean_entropy) / (spread + 0.5))
 
 
 def test_information() -> None:

@@ -140,7 +140,7 @@ class Guard:
     memory: float = 256.0
     enough: int = 48
     collapse: float = 0.5
-    margin: float = 0.5
+    margin: float = 0.25
     caution: float = 3.0
     distance: float = 0.5
     hold: int = 256
@@ -230,9 +230,7 @@ class Guard:
         if found.adapted_spread < self.collapse * found.source_spread:
             spreads = (found.adapted_spread, found.source_spread)
             return Alarm(batch, found.images, 0, *spreads, found.disagreement)
-        # Next to a source that says one class for all, sure of itself, anything looks unsure.
-        lost = found.source_spread < 0.3 * found.adapted_spread
-        if found.source - found.adapted > self.margin and not lost:
+        if found.source - found.adapted > self.margin:
             known = (found.adapted, found.source)
             return Alarm(batch, found.images, 1, *known, found.disagreement)
         return None

@@ -3,8 +3,8 @@
 Formula:
     Statistics of a window of the stream that forgets at a jump (``bn-window``), for each theta of
     a small grid a window of its own; theta = 0 is the source.
-    J(theta) = H(mean p) - (1 + caution) mean H(p) over some 256 recent images, from predictions
-    alone; the answer to a batch is that of the theta with the highest J.
+    J(theta) = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over some 256 recent
+    images, from predictions alone; the answer to a batch is that of the theta with the highest J.
 
 When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
 images in between, few of many classes. No gradient: about two forward passes per batch. When it

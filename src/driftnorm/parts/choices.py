@@ -20,12 +20,15 @@ Remembered: TypeAlias = Mapping[str, Any]
 
 
 def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
-    """``H(mean p) - (1 + caution) mean H(p)``: sure of each image, and not of one class for all.
+    """Sure of each image, and not of one class for all: what answers say, without labels.
 
-    With ``caution=0`` it is the mutual information of image and answer. That alone is fooled where
-    wrong answers spread over many classes, or where the images show few of them.
+    ``(H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2)``. With ``caution=0`` the numerator
+    is the mutual information of image and answer. That alone is fooled where wrong answers spread
+    over many classes, or where the images show few of them; so certainty counts more. And as a
+    share of the spread, since a source that says one class for all would else look good.
     """
-    return spread_of(mean_p) - (1 + caution) * float(mean_entropy)
+    spread = spread_of(mean_p)
+    return (spread - (1 + caution) * float(mean_entropy)) / (spread + 0.5)
 
 
 def spread_of(mean_p: Tensor) -> float:
@@ -63,7 +66,7 @@ class ThetaChoice(Answer):
     memory: float = 256.0
     enough: int = 16
     forget: float = 0.1
-    margin: float = 0.15
+    margin: float = 0.1
     every: int = 8
 
     def __post_init__(self) -> None:
