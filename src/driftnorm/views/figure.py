@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Figure", "Series"]
+__all__ = ["Figure", "Series", "Span"]
+
+
+class Span(NamedTuple):
+    """A stretch of the horizontal axis with a name."""
+
+    begin: float
+    end: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class Figure:
         ticks: Where the horizontal axis has its marks, and their texts; empty to leave it free.
         bars: Draw bars in groups, one a mark, rather than lines.
         log_x: Whether the horizontal axis is logarithmic.
+        spans: What the stretches of the horizontal axis are, in their order; empty for none.
         unit_square: Both axes from 0 to 1, with the diagonal on which a calibrated method lies.
     """
 
@@ -53,3 +63,4 @@ class Figure:
     bars: bool = False
     log_x: bool = False
     unit_square: bool = False
+    spans: tuple[Span, ...] = ()

@@ -35,6 +35,7 @@ from driftnorm.views.compare import (
 from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
 from driftnorm.views.robustness_claims import CLAIMS, claims_table
 from driftnorm.views.robustness_paper import DETAILED, MEAN
+from driftnorm.views.streams import STREAM_METHODS, stream_table
 from driftnorm.views.table import Column, Table
 
 __all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
@@ -172,6 +173,9 @@ VIEWS = {
         claims_table,
         tuple(dict.fromkeys(word for c in CLAIMS for word in (c.method, c.reference))),
         "the paper's claims about robustness, with verdicts",
+    ),
+    "streams": View(
+        stream_table, STREAM_METHODS, "streams that change, against the source (`bench streams`)"
     ),
     "fine-tuned": View(
         fine_tuned_table,

@@ -14,6 +14,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import errors_by_batch_size
 from driftnorm.views.compare import check_same, mean_error, methods_of, note_of, shifts_of
 from driftnorm.views.figure import Figure, Series
+from driftnorm.views.stream_figures import stream_figure
 
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
@@ -124,6 +125,7 @@ PLOTS = {
     "severity": Plot(severity_figure, "error by severity"),
     "online": Plot(online_figure, "running error along the stream"),
     "calibration": Plot(calibration_figure, "accuracy against confidence"),
+    "streams": Plot(stream_figure, "accuracy over time on one stream"),
     "batch-size": Plot(batch_size_figure, "error against batch size"),
 }
 

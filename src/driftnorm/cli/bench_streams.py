@@ -1,0 +1,187 @@
+"""``driftnorm bench streams``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.opener import DIGITS, open_stream_data
+from driftnorm.bench.studies.streams import StreamStudy
+from driftnorm.bench.windows import WINDOW
+from driftnorm.cli._bench import BenchFlags, Many, Methods, bench
+from driftnorm.cli._devices import check_device
+from driftnorm.cli._network_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.methods.spec import parse_method
+from driftnorm.models.opener import check_weights, read_class_names
+from driftnorm.streams import parse_stream
+from driftnorm.views.streams import STREAM_METHODS, stream_table
+
+__all__ = ["bench_streams"]
+
+
+def bench_streams(
+    *,
+    data: str,
+    model: Annotated[list[str] | None, Many] = None,
+    weights: Annotated[list[Path] | None, Many] = None,
+    pretrained: Annotated[bool, Parameter(negative="")] = False,
+    streams: Annotated[list[str] | None, Many] = None,
+    methods: Annotated[list[str] | None, Methods] = None,
+    corruptions: Annotated[list[str] | None, Many] = None,
+    severity: int | None = None,
+    part: int | None = None,
+    skip: int = 0,
+    limit: int | None = None,
+    batch_size: int = 64,
+    seeds: Annotated[list[int] | None, Many] = None,
+    window: int = WINDOW,
+    source_data: Path | None = None,
+    frost: Path | None = None,
+    subset: Path | None = None,
+    classes: Path | None = None,
+    mean: Mean = None,
+    std: Std = None,
+    size: int | None = None,
+    device: str = "cpu",
+    out: Path = Path("runs/streams"),
+    flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
+) -> None:
+    """Measure methods on streams that change; stopped and started again, it resumes.
+
+    Parameters
+    ----------
+    data
+        Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
+        on the fly; a folder in the layout of CIFAR-10-C or of ImageNet-C; a folder of domains
+        (domain/class/picture); or the word digits, which brings images and a network.
+    model
+        One or several: driftnorm checkpoints, built-in names such as resnet20, timm:NAME,
+        torchvision:NAME, or package.module:factory.
+    weights
+        A file of weights for each model; a driftnorm checkpoint has its own.
+    pretrained
+        Take the weights that timm or torchvision publish for the model, downloaded the first time;
+        never done unasked.
+    streams
+        Such as continual, probes, gradual, mixed, recurring:rounds=5, continual+sorted,
+        continual+dirichlet-slots, steady; default: continual.
+    corruptions
+        The domains in the order in which they come; clean are the images as they are. Default: all
+        domains, or the 15 common corruptions.
+    severity
+        Of all corruptions; default: the strongest. A gradual stream rises to it.
+    part
+        Images of a domain that each part of a stream shows; default: all.
+    skip
+        Images that are left out at the beginning of the data.
+    limit
+        At most this many of the others.
+    batch_size
+        Images per batch.
+    seeds
+        Of the streams; default: 0.
+    window
+        Images per window, for the harm rate and the worst window.
+    source_data
+        Clean images of the source's domain, for methods that must see some first, such as eata.
+    frost
+        Folder of frost's overlay pictures, or "procedural".
+    subset
+        A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
+    classes
+        Of pictures: a file with the names of all class folders in the order of the network's
+        outputs, one per line.
+    size
+        Height and width that the images must have; of domains, to which they are resized.
+    device
+        Where the networks run: cpu, cuda, mps.
+    out
+        Folder for the rows.
+    """
+    given = dict(locals()) | vars(flags)
+    del given["flags"]
+    models = _networks(model or [], weights or [], pretrained, mean, std, size)
+    check_device(device)
+    find_own_code()
+    found, note = open_stream_data(
+        data,
+        models,
+        domains=corruptions,
+        severity=severity,
+        skip=skip,
+        limit=limit,
+        frost=None if frost is None else str(frost),
+        subset=None if subset is None else str(subset),
+        source=None if source_data is None else str(source_data),
+        classes=None if classes is None else read_class_names(classes),
+        networks=out / "networks",
+    )
+    usual: tuple[str, ...] = STREAM_METHODS
+    console = Console(stderr=True, quiet=flags.quiet)
+    notes = [note] * bool(note)
+    if methods is None and data != DIGITS and source_data is None:
+        usual = tuple(name for name in usual if not parse_method(name).recipe().needs_fit)
+        left = ", ".join(name for name in STREAM_METHODS if name not in usual)
+        notes.append(f"{left} is left out: it must see the source's images (--source-data).")
+    for line in notes:
+        console.print(f"note: {line}", markup=False, soft_wrap=True)
+    suffix = "" if part is None else f",part={part}"
+    study = StreamStudy(
+        found,
+        tuple(parse_stream(_with_part(text, suffix)) for text in streams or ["continual"]),
+        tuple(map(parse_method, methods or usual)),
+        batch_size,
+        tuple(seeds or (0,)),
+        window,
+        device=device,
+    )
+    study.cells()  # whatever is wrong with data, streams or networks shows here
+    for each in models:
+        announce_own_code(each.model, console)
+    resolved = {
+        "streams": [str(stream).removesuffix(",seed=0") for stream in study.streams],
+        "methods": [str(method) for method in study.methods],
+        "seeds": study.seeds,
+        "part": None,  # which the streams have
+    }
+    bench(study, stream_table, out, flags, "bench streams", given | resolved)
+
+
+def _with_part(text: str, suffix: str) -> str:
+    """A stream with the part of `--part`, unless it says its own."""
+    if not suffix or "part=" in text:
+        return text
+    return text + (suffix if ":" in text.rpartition("+")[2] else f":{suffix[1:]}")
+
+
+def _networks(
+    models: list[str],
+    weights: list[Path],
+    pretrained: bool,
+    mean: list[float] | None,
+    std: list[float] | None,
+    size: int | None,
+) -> list[MeasuredNetwork]:
+    if weights and len(weights) != len(models):
+        raise ValueError(
+            f"`--weights` must be one file for each `--model`, {len(models)} here; got "
+            f"{len(weights)}."
+        )
+    files: list[str | None] = [str(file) for file in weights] if weights else [None] * len(models)
+    for name, file in zip(models, files, strict=True):
+        check_weights(name, file, pretrained)
+    return [
+        MeasuredNetwork(
+            name,
+            file,
+            pretrained,
+            None if mean is None else tuple(mean),
+            None if std is None else tuple(std),
+            size,
+        )
+        for name, file in zip(models, files, strict=True)
+    ]
