@@ -209,6 +209,8 @@ class StreamId:
     @property
     def label(self) -> str:
         """Such as ``fog 5`` or ``sketch/in``."""
+        if len(self.shifts) > 1:
+            return f"{self.ordered}, {len(self.shifts)} domains"
         strength = f" {self.severity}" if self.severity else ""
         return f"{self.shift}{strength}{f'/{self.split}' if self.split else ''}"
 

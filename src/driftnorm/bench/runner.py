@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from torch import Tensor, nn
 
+from driftnorm._internal.description import Description
 from driftnorm._internal.launch import Launcher, serial
 from driftnorm._internal.options import Options
 from driftnorm._internal.process_memory import forget_peak, peak_megabytes
@@ -26,7 +27,7 @@ from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import Cell
 from driftnorm.bench.rows import Failure, Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.scoring import Further, evaluate
 from driftnorm.bench.studies.measured_method import spec_of
 
 __all__ = [
@@ -74,6 +75,8 @@ class Opened:
         look: Shows the image at a position of the stream; None keeps no examples.
         about: What the row says besides its numbers.
         defaults: Options of methods that follow from the network.
+        further: More numbers; see `evaluate`.
+        fit: Images of the source's domain, for methods that must see some first.
     """
 
     network: nn.Module
@@ -82,6 +85,8 @@ class Opened:
     look: Callable[[int], Look] | None = None
     about: Mapping[str, str] = field(default_factory=dict)
     defaults: Options = ()
+    further: Further | None = None
+    fit: Callable[[], Iterable[Tensor]] | None = None
 
 
 class Outlook(NamedTuple):
@@ -110,7 +115,7 @@ class Task(ABC):
         """What is left of it after its process died."""
 
 
-class Study(ABC):
+class Study(Description, ABC):
     """A description of cells. Subclasses are frozen dataclasses."""
 
     @abstractmethod
@@ -140,11 +145,6 @@ class Study(ABC):
             own = tuple(same)
             for begin in range(0, len(own), _MOST_CELLS):
                 yield Measurement(self, own[begin : begin + _MOST_CELLS])
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Networks and images that were opened stay in this process.
-        names = {f.name for f in fields(cast(Any, self))}
-        return {name: value for name, value in vars(self).items() if name in names}
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,13 @@ def _measured(cell: Cell, opened: Opened, folder: Path) -> Row:
     if opened.look is not None:
         about["exhibits"] = keep_exhibits(folder, cell, opened.classes, opened.look)
     defaults = opened.defaults if "rho" in dict(cell.method.settings) else ()
+    adapter = adapter_of(cell, opened.network, defaults)
+    if opened.fit is not None and adapter.recipe.needs_fit:
+        adapter.fit(opened.fit())
     metrics = evaluate(
-        adapter_of(cell, opened.network, defaults),
+        adapter,
         opened.batches(),
         on_batch=lambda size: end_if_stopped(),
+        further=opened.further,
     )
     return Row(cell, {**metrics, "peak_megabytes": peak_megabytes(), **about}, environment())

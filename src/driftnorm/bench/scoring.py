@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from torch import Tensor
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.metrics import (
+    Bools,
+    Floats,
     expected_calibration_error,
     filled_bins,
     log_softmax,
@@ -24,13 +27,17 @@ from driftnorm.bench.metrics import (
 from driftnorm.bench.protocol import sampled_positions
 from driftnorm.errors import DriftnormWarning
 
-__all__ = ["evaluate"]
+__all__ = ["Further", "evaluate"]
+
+Further: TypeAlias = Callable[[Adapter, Bools, Floats], Mapping[str, object]]
+"""From the adapter after a stream, which samples were right, and the probability of each answer."""
 
 
 def evaluate(
     adapter: Adapter,
     stream: Iterable[tuple[Tensor, Tensor]],
     on_batch: Callable[[int], None] | None = None,
+    further: Further | None = None,
 ) -> dict[str, object]:
     """Run labelled batches through an adapter, scoring each answer as it comes.
 
@@ -41,6 +48,7 @@ def evaluate(
         stream: Batches of (inputs, labels): class numbers, one an image, or for dense prediction
             one a position, where numbers that are no class (such as 255) are left out.
         on_batch: Called with the size of each finished batch.
+        further: What else to return.
 
     Returns:
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
@@ -83,6 +91,7 @@ def evaluate(
         "bad_batches": adapter.bad_batches,
         "alarms": len(adapter.alarms),
         "seconds": round(seconds, 4),
+        **({} if further is None else further(adapter, correct, confidence)),
         **({"warnings": sorted(said)} if said else {}),
         **({"drift": drift} if (drift := _drift(adapter)) else {}),
     }

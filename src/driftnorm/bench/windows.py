@@ -13,7 +13,7 @@ from driftnorm._internal.types import Doubles, Integers
 from driftnorm.bench.metrics import Bools, expected_calibration_error
 from driftnorm.streams.timeline import window_of, window_starts
 
-__all__ = ["Harm", "StreamScore", "stream_score"]
+__all__ = ["WINDOW", "Harm", "StreamScore", "harm_of", "stream_score"]
 
 WINDOW = 1000
 
@@ -116,7 +116,7 @@ def stream_score(
         _known(_error_by(visit, correct)),
         float(1 - np.nanmean(_error_by(label, correct))),
         expected_calibration_error(confidence, correct),
-        None if source_correct is None else _harm(place, starts, correct, source_correct),
+        None if source_correct is None else harm_of(correct, source_correct, window),
         None if events is None else _counted(events, starts, len(correct)),
     )
 
@@ -129,7 +129,16 @@ def _error_by(group: Integers, correct: Bools) -> Doubles:
     return np.asarray(np.divide(wrong, count, out=nowhere, where=count > 0))
 
 
-def _harm(place: Integers, starts: Integers, correct: Bools, source: Bools) -> Harm:
+def harm_of(correct: Bools, source: Bools, window: int = WINDOW) -> Harm:
+    """A method against the source, from which answers of each were right.
+
+    Args:
+        correct: Whether the method's answer was right, one entry per position.
+        source: Whether the source's was.
+        window: Images per window.
+    """
+    starts = window_starts(len(correct), window)
+    place = window_of(np.arange(len(correct)), starts)
     # Counts, not shares: two shares of equal counts may differ in the last digit.
     gained = np.bincount(place[correct], minlength=len(starts)) - np.bincount(
         place[source], minlength=len(starts)

@@ -57,6 +57,11 @@ bench.command(
     name="fine-tuned",
     help="Fine-tune on 14 corruptions, meet the 15th.",
 )
+bench.command(
+    "driftnorm.cli.bench_streams:bench_streams",
+    name="streams",
+    help="Measure methods on streams whose shift, order or mixture changes.",
+)
 app.command(bench)
 app.command(
     "driftnorm.cli.diagnose:diagnose",

@@ -15,15 +15,26 @@ from driftnorm._internal.processes import available_cores
 from driftnorm.bench.rows import RowStore, save_rows
 from driftnorm.bench.samples import read_exhibits
 from driftnorm.bench.studies.digits import DigitStudy
+from driftnorm.bench.studies.stream_data.digits import DigitData
+from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._flags import OUT, Quiet
+from driftnorm.methods.spec import parse_method
+from driftnorm.streams import parse_stream
 from driftnorm.views.demo import demo_figure, demo_table
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page
+from driftnorm.views.stream_figures import stream_figure
+from driftnorm.views.streams import stream_table
 
 __all__ = ["demo"]
+
+# Shifts that change, clean images in between, and labels in order: what users meet.
+_STREAM = "probes:part=100+sorted"
+_SHIFTS = ("noise", "contrast", "fog")
+_MET = ("source", "bn", "tent", "gprebn", "bn-prior", "steady")
 
 
 def demo(
@@ -82,7 +93,29 @@ def demo(
     found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
     write_atomically(out / "report.html", page(found))
     console.print(table.to_rich())
+    _stream(out, console, plots)
     console.print(
-        f"Saved {'accuracy.png, ' * plots}table.md, rows.jsonl and report.html (open it) in {out} "
+        f"Saved {'accuracy.png, stream.png, ' * plots}table.md, rows.jsonl, stream.jsonl and "
+        f"report.html (open it) in {out} "
         f"({time.perf_counter() - begun:.0f} s)."
     )
+
+
+def _stream(out: Path, console: Console, plots: bool) -> None:
+    """One stream that changes, as a table and as a picture over time."""
+    study = StreamStudy(
+        DigitData(out / "networks", _SHIFTS),
+        (parse_stream(_STREAM),),
+        tuple(map(parse_method, _MET)),
+        batch_size=16,
+        window=100,
+    )
+    store = RowStore(out / "stream")
+    done = sum(map(store.has, study.cells()))
+    if failed := measure(study, store, console, available_cores(), done):
+        raise RuntimeError(f"{failed} measurements failed; see {store.folder / 'failed'}.")
+    rows = own_rows(study, store)
+    save_rows(rows, out / "stream.jsonl")
+    if plots:
+        draw(stream_figure(rows), out / "stream.png")
+    console.print(stream_table(rows).to_rich())

@@ -316,6 +316,8 @@ def images_of(row: Row) -> Hashable:
     Corruptions are of the same images; a domain has its own, and so has a split of the digits.
     """
     stream = row.cell.stream
+    if stream.settings:  # of a stream that changes, positions are compared
+        return stream
     if not stream.has_severity:
         return stream.shift, stream.split
     return stream.seed if stream.data.name == "digits" else None

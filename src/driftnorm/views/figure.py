@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Figure", "HeatMap", "Series"]
+__all__ = ["Figure", "HeatMap", "Series", "Span"]
+
+
+class Span(NamedTuple):
+    """A stretch of the horizontal axis with a name."""
+
+    begin: float
+    end: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Figure:
         ticks: Where the horizontal axis has its marks, and their texts; empty to leave it free.
         bars: Draw bars in groups, one per mark, rather than lines.
         log_x: Whether the horizontal axis is logarithmic.
+        spans: What the stretches of the horizontal axis are, in their order; empty for none.
         unit_square: Both axes from 0 to 1, with the diagonal on which a calibrated method lies.
         reference: The method whose bars the others are compared with, if any.
         decimals: Of the numbers that are written beside the marks.
@@ -71,6 +81,7 @@ class Figure:
     unit_square: bool = False
     reference: str = ""
     decimals: int = 1
+    spans: tuple[Span, ...] = ()
 
     @property
     def panels(self) -> dict[str, list[Series]]:

@@ -28,6 +28,7 @@ from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.networks import fine_tuned_table
 from driftnorm.views.robustness import VIEWS
+from driftnorm.views.stream_figures import stream_figure
 
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
@@ -178,6 +179,7 @@ PLOTS = {
     "severity": Plot(severity_figure, "error by severity"),
     "online": Plot(online_figure, "running error along the stream"),
     "calibration": Plot(calibration_figure, "accuracy against confidence"),
+    "streams": Plot(stream_figure, "accuracy over time on one stream"),
     "batch-size": Plot(batch_size_figure, "error against batch size"),
     "domains": Plot(domains_figure, "accuracy by target domain (`bench domains`)", MAIN),
     "fine-tuned": Plot(

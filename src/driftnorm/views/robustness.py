@@ -38,6 +38,7 @@ from driftnorm.views.compare import (
 )
 from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
 from driftnorm.views.paper import DETAILED, MEAN, difference
+from driftnorm.views.streams import STREAM_METHODS, stream_table
 from driftnorm.views.table import Column, Table
 
 __all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
@@ -182,6 +183,9 @@ VIEWS = {
         claims_table,
         claimed_methods(ABOUT_ROBUSTNESS),
         "the paper's claims about robustness, with verdicts",
+    ),
+    "streams": View(
+        stream_table, STREAM_METHODS, "streams that change, against the source (`bench streams`)"
     ),
     "fine-tuned": View(
         fine_tuned_table,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from driftnorm._internal.processes import end_if_stopped
+from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import DataId
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import holds_cifar_c, load_cifar_c
@@ -53,8 +54,13 @@ class Streams(Interface):
         """Images of the number and the kind that a stream has, at little cost."""
         ...
 
-    def images(self, corruption: str, severity: int, seed: int) -> Images:
-        """The images as stored; the seed is that of the noise, where noise is drawn."""
+    def images(
+        self, corruption: str, severity: int, seed: int, part: Integers | None = None
+    ) -> Images:
+        """The images as stored, or those at some positions.
+
+        The seed is that of the noise, where noise is drawn.
+        """
         ...
 
 
@@ -96,9 +102,11 @@ class OnTheFly:
         """The clean images."""
         return self._clean
 
-    def images(self, corruption: str, severity: int, seed: int) -> Images:
+    def images(
+        self, corruption: str, severity: int, seed: int, part: Integers | None = None
+    ) -> Images:
         """The clean images with a corruption."""
-        clean = self._clean
+        clean = _part(self._clean, part)
         if not severity:
             return clean
         how = (corruption, severity, seed, self.frost)
@@ -141,9 +149,11 @@ class ReleasedArrays:
         """The memory-mapped rows."""
         return self.images(corruption, severity, 0)
 
-    def images(self, corruption: str, severity: int, seed: int) -> Images:
+    def images(
+        self, corruption: str, severity: int, seed: int, part: Integers | None = None
+    ) -> Images:
         """The rows of this severity."""
-        return load_cifar_c(self.data, corruption, severity, self.limit)
+        return _part(load_cifar_c(self.data, corruption, severity, self.limit), part)
 
 
 @dataclass(frozen=True)
@@ -175,9 +185,11 @@ class ReleasedPictures:
         """The list of pictures."""
         return self.images(corruption, severity, 0)
 
-    def images(self, corruption: str, severity: int, seed: int) -> Images:
+    def images(
+        self, corruption: str, severity: int, seed: int, part: Integers | None = None
+    ) -> Images:
         """The pictures of this severity."""
-        return load_imagenet_c(
+        found = load_imagenet_c(
             self.data,
             corruption,
             severity,
@@ -185,6 +197,7 @@ class ReleasedPictures:
             count=self.limit,
             classes=self.classes,
         )
+        return _part(found, part)
 
 
 def open_streams(
@@ -222,6 +235,10 @@ def stored_corruptions(data: str | Path) -> tuple[str, ...] | None:
     if isinstance(streams, OnTheFly):
         return None
     return tuple(c for c in SHIFTS if any(streams.holds(c, severity) for severity in SEVERITIES))
+
+
+def _part(images: Images, part: Integers | None) -> Images:
+    return images if part is None else images.take(part)
 
 
 def _holds_corruption(folder: Path) -> bool:

@@ -18,11 +18,9 @@ from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import (
     Cell,
     MethodId,
-    NetworkId,
     Protocol,
     Shift,
     StreamId,
-    Trainer,
     Training,
 )
 from driftnorm.bench.protocol import stream_order
@@ -36,10 +34,10 @@ from driftnorm.bench.studies.corruption_checks import (
     check_whole,
 )
 from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.pictures import PictureSet
 from driftnorm.methods.spec import MethodSpec
-from driftnorm.models.opener import Model, open_model
 from driftnorm.shifts import CORRUPTIONS
 
 __all__ = ["CorruptionStudy", "batches"]
@@ -117,12 +115,13 @@ class CorruptionStudy(Study):
         data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)
         example = streams.example(self.corruptions[0], max(self.severities))
-        check_class_count(self.model, len(self._model.classes) or None, data.label, example.classes)
+        outputs = len(self._network.opened.classes) or None
+        check_class_count(self.model, outputs, data.label, example.classes)
         variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
         return [
             Cell(
                 self.name,
-                self._network_id,
+                self._network.id,
                 StreamId(
                     data,
                     shifts,
@@ -160,46 +159,29 @@ class CorruptionStudy(Study):
         return first if isinstance(first, ImageSet) else first.load()
 
     @cached_property
-    def _model(self) -> Model:
-        """The network, which must be able to take such images."""
+    def _network(self) -> MeasuredNetwork:
         height, width = self._first.images.shape[1:3]
-        with torch.random.fork_rng(enabled=":" not in self.model):
-            if ":" not in self.model:  # a built-in network without weights: alike in every process
-                torch.manual_seed(0)
-            return open_model(
-                self.model,
-                weights=self.weights,
-                mean=self.mean,
-                std=self.std,
-                size=self.size,
-                shown=(height, width),
-                untrained=not self.pretrained,
-            )
-
-    @property
-    def _network_id(self) -> NetworkId:
-        training, recipe = self.training, _recipe_of(self._model)
-        if training is None and recipe is not None:
-            training = Training(Trainer(recipe))
-        path = Path(self.model)
-        folder = path.parent.name if path.is_file() else ""
-        name = f"{folder}/{path.name}" if folder else path.name
-        return NetworkId(name, self._model.digest[:8], training)
+        return MeasuredNetwork(
+            self.model,
+            self.weights,
+            self.pretrained,
+            self.mean,
+            self.std,
+            self.size,
+            (height, width),
+            self.training,
+        )
 
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network, and the stream's images in memory or in a file of `scratch`."""
-        if cell.network.digest != self._model.digest[:8]:
-            raise ValueError(
-                f"the network's weights are others in every process ({cell.network.label}, now "
-                f"@{self._model.digest[:8]}): seed the function that builds it, or give weights."
-            )
+        network = self._network.network(cell.network)
         images = _in_memory(self.images(cell), scratch)
 
         def look(at: int) -> Look:
             return Look(f"image {images.indices[at]}", int(images.labels[at]), images.images[at])
 
         return Opened(
-            self._model.network.to(self.device),
+            network.to(self.device),
             lambda: batches(images, cell.protocol.batch_size, self.device),
             images.classes,
             look,
@@ -210,7 +192,7 @@ class CorruptionStudy(Study):
         """The network and noise of the images' size."""
         height, width = self._first.images.shape[1:3]
         noise = torch.rand(cell.protocol.batch_size, 3, height, width)
-        return self._model.network.to(self.device), noise.to(self.device)
+        return self._network.opened.network.to(self.device), noise.to(self.device)
 
     def images(self, cell: Cell) -> Images:
         """The stream's images, in their order."""
@@ -245,10 +227,3 @@ def _in_memory(found: ImageSet | PictureSet, scratch: Path) -> ImageSet:
 
 def _shuffles(images: Images, seed: int) -> bool:
     return seed != 0 or not isinstance(images, ImageSet)
-
-
-def _recipe_of(model: Model) -> str | None:
-    """The recipe that the network was trained with, if its file says so."""
-    run = model.facts.get("run")
-    recipe = run.get("recipe") if isinstance(run, dict) else None
-    return recipe if isinstance(recipe, str) else None

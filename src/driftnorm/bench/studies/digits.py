@@ -7,7 +7,7 @@ trained network for each shift and severity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,16 @@ from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.methods.spec import parse_method
 
-__all__ = ["DigitStudy", "digit_network", "train"]
+__all__ = [
+    "DigitStudy",
+    "digit_network",
+    "load_network",
+    "network_file",
+    "normalized",
+    "shifted",
+    "train",
+    "trainings",
+]
 
 _MEAN, _STD = 0.305, 0.376  # of the digits' pixels
 
@@ -126,31 +135,19 @@ class DigitStudy(Study):
 
     def _trainings(self, store: RowStore) -> list[Task]:
         needed = sorted({c.stream.seed for c in self.cells() if not store.has(c)})
-        return [
-            Preparation(f"training, seed {seed}", train_into, (self._weights(seed), seed))
-            for seed in needed
-            if not self._weights(seed).exists()
-        ]
-
-    def _weights(self, seed: int) -> Path:
-        return self.folder / f"network-{seed}.safetensors"
-
-    def _network(self, seed: int) -> nn.Module:
-        network = digit_network()
-        network.load_state_dict(load_file(self._weights(seed)))
-        return network.eval()
+        return trainings(self.folder, needed)
 
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network of the cell's seed, and the same images in the same order for all methods."""
         test = split_digits(cell.stream.seed)[1]
-        images = _shifted(cell, test)
+        images = shifted(test, cell.stream.shifts, cell.stream.seed)
 
         def look(at: int) -> Look:
             pixels = images[at].clamp(0, 1).permute(1, 2, 0).numpy()
             return Look(f"digit {at}", int(test.labels[at]), pixels)
 
         return Opened(
-            self._network(cell.stream.seed),
+            load_network(network_file(self.folder, cell.stream.seed)),
             lambda: zip(
                 torch.split(normalized(images), self.batch_size),
                 torch.split(test.labels, self.batch_size),
@@ -172,9 +169,33 @@ def train_into(file: Path, seed: int) -> None:
     write_atomically(file, weights)
 
 
-def _shifted(cell: Cell, test: Digits) -> Tensor:
-    generator = torch.Generator().manual_seed(1000 * cell.stream.seed + cell.stream.severity)
+def network_file(folder: Path, seed: int) -> Path:
+    """Where the network of a seed is kept."""
+    return folder / f"network-{seed}.safetensors"
+
+
+def load_network(file: Path) -> nn.Module:
+    """What `train_into` kept."""
+    network = digit_network()
+    network.load_state_dict(load_file(file))
+    return network.eval()
+
+
+def trainings(folder: Path, seeds: Sequence[int]) -> list[Task]:
+    """The networks of these seeds that are not there yet."""
+    return [
+        Preparation(f"training, seed {seed}", train_into, (network_file(folder, seed), seed))
+        for seed in seeds
+        if not network_file(folder, seed).exists()
+    ]
+
+
+def shifted(test: Digits, shifts: Sequence[Shift], seed: int) -> Tensor:
+    """The images with these shifts, one on top of the other; one of severity 0 changes nothing."""
+    strongest = max((shift.severity for shift in shifts), default=0)
+    generator = torch.Generator().manual_seed(1000 * seed + strongest)
     images = test.images
-    for shift in cell.stream.shifts:
-        images = SHIFTS[shift.name](images, shift.severity, generator)
+    for shift in shifts:
+        if shift.severity:
+            images = SHIFTS[shift.name](images, shift.severity, generator)
     return images

@@ -23,6 +23,7 @@ FORMS: dict[str, dict[str, None]] = {
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "driftnorm", "svg.fonttype": "none", "font.size": 9}
 _OTHERS = "other methods"
 _MARKERS = "osD^vP*X<>hp"
+_MOST_NAMED_SPANS = 24  # more would be written over each other
 _GROUP_WIDTH = 0.85  # of the distance between two groups of bars
 _LETTERS_AN_INCH = 17  # of the note
 
@@ -129,6 +130,21 @@ def _dress(axes: Any, figure: Figure) -> None:
     if figure.ticks:
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if figure.bars else {}
         axes.set_xticks(*zip(*figure.ticks, strict=True), **slanted)
+    for place, span in enumerate(figure.spans):
+        if place % 2:
+            axes.axvspan(span.begin, span.end, color="#000000", alpha=0.06, linewidth=0)
+        if len(figure.spans) <= _MOST_NAMED_SPANS:
+            axes.text(
+                (span.begin + span.end) / 2,
+                0.01,
+                span.text.replace("_", " "),
+                transform=axes.get_xaxis_transform(),
+                ha="center",
+                va="bottom",
+                rotation=90,
+                fontsize=7,
+                color="#444444",
+            )
     if figure.unit_square:
         axes.plot([0, 1], [0, 1], color="#999999", linestyle="--", linewidth=1, zorder=1)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -1,0 +1,86 @@
+"""The network of a study: opened once, and as a cell holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from driftnorm._internal.description import Description
+from driftnorm.bench.cell import NetworkId, Trainer, Training
+from driftnorm.models.opener import Model, open_model
+
+__all__ = ["MeasuredNetwork"]
+
+
+@dataclass(frozen=True)
+class MeasuredNetwork(Description):
+    """What `open_model` takes.
+
+    Attributes:
+        model: A file or a name.
+        weights: Its weights, if the name alone does not bring them.
+        pretrained: Take the weights that timm or torchvision publish for the model; without it
+            nothing is downloaded.
+        mean: Of the network's input, per channel of images in [0, 1]; None where it is known.
+        std: Its deviation, likewise.
+        size: Height and width that the images must have; None takes them as they are.
+        shown: Height and width of the images; None takes the network's own.
+        training: How the network was trained, if its file does not say so.
+    """
+
+    model: str
+    weights: str | None = None
+    pretrained: bool = False
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: int | None = None
+    shown: tuple[int, int] | None = None
+    training: Training | None = None
+
+    @cached_property
+    def opened(self) -> Model:
+        """The network, which must be able to take such images."""
+        with torch.random.fork_rng(enabled=":" not in self.model):
+            if ":" not in self.model:  # a built-in network without weights: alike in every process
+                torch.manual_seed(0)
+            return open_model(
+                self.model,
+                weights=self.weights,
+                mean=self.mean,
+                std=self.std,
+                size=self.size,
+                shown=self.shown,
+                untrained=not self.pretrained,
+            )
+
+    @property
+    def id(self) -> NetworkId:
+        """What a cell holds of it."""
+        training, recipe = self.training, _recipe_of(self.opened)
+        if training is None and recipe is not None:
+            training = Training(Trainer(recipe))
+        path = Path(self.model)
+        folder = path.parent.name if path.is_file() else ""
+        name = f"{folder}/{path.name}" if folder else path.name
+        return NetworkId(name, self.opened.digest[:8], training)
+
+    def network(self, known: NetworkId) -> nn.Module:
+        """The network of a cell; refuses one whose weights are not those."""
+        digest = self.opened.digest[:8]
+        if known.digest != digest:
+            raise ValueError(
+                f"the network's weights are others in every process ({known.label}, now "
+                f"@{digest}): seed the function that builds it, or give weights."
+            )
+        return self.opened.network
+
+
+def _recipe_of(model: Model) -> str | None:
+    """The recipe that the network was trained with, if its file says so."""
+    run = model.facts.get("run")
+    recipe = run.get("recipe") if isinstance(run, dict) else None
+    return recipe if isinstance(recipe, str) else None

@@ -1,0 +1,208 @@
+"""Corrupted images as domains: clean ones corrupted on the fly, CIFAR-10-C, ImageNet-C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from torch import nn
+
+from driftnorm._internal.processes import end_if_stopped
+from driftnorm._internal.types import Integers, Pixels
+from driftnorm.bench.cell import CLEAN, DataId, NetworkId, Shift
+from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
+from driftnorm.bench.studies.corruption_checks import (
+    check_class_count,
+    check_corruptions,
+    check_there,
+    check_whole,
+)
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.data import (
+    CLEAN_DOMAIN,
+    SOURCE_IMAGES,
+    Pictures,
+    StreamData,
+)
+from driftnorm.errors import DataError
+from driftnorm.images.image_set import ImageSet, spread_positions
+from driftnorm.images.labelled import load_clean
+from driftnorm.streams import Domain
+
+__all__ = ["CorruptedData"]
+
+
+@dataclass(frozen=True)
+class CorruptedData(StreamData):
+    """One set of images under corruptions.
+
+    Attributes:
+        data: As `open_streams` takes it.
+        models: The networks.
+        corruptions: Domains in the order of the course; ``clean`` are the images as they are.
+        severity: Of all corruptions; a gradual stream rises to it.
+        skip: Images that are left out at the beginning of the data.
+        limit: At most this many of the others: the next ones, of pictures some at even distances.
+        frost: Where frost's overlay pictures are.
+        subset: A list of ImageNet-C's pictures to take.
+        source: Clean images of which methods that must see some first see 512, as `load_clean`
+            takes them; of official files, those of the training split.
+        class_names: Of pictures: the folder names of all classes, in the order of the outputs.
+    """
+
+    data: str
+    models: tuple[MeasuredNetwork, ...]
+    corruptions: tuple[str, ...] = (CLEAN,)
+    severity: int = 5
+    skip: int = 0
+    limit: int | None = None
+    frost: str | None = None
+    subset: str | None = None
+    source: str | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if names := [name for name in self.corruptions if name != CLEAN]:
+            check_corruptions(names)
+        if not self.corruptions:
+            raise ValueError("`corruptions` must name at least one; `clean` is one.")
+        check_whole("severity", (self.severity,), 1, 5)
+        check_whole("skip", (self.skip,), 0)
+        if self.limit is not None:
+            check_whole("limit", (self.limit,), 1)
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return open_streams(self.data, None, self.frost, self.subset, self.class_names)
+
+    @cached_property
+    def _example(self) -> Images:
+        """The images, without or with a corruption: their number and labels."""
+        streams, names = self._streams, [name for name in self.corruptions if name != CLEAN]
+        severities = {domain.severity for domain in self.domains}
+        if names:
+            check_there(streams, self.data, names, sorted(severities - {0}))
+        elif not self.has_clean():
+            raise DataError(
+                f"{self.data} holds corrupted images only: name some of them as `--corruptions`."
+            )
+        return streams.example(names[0] if names else "", max(severities))
+
+    @cached_property
+    def _positions(self) -> Integers:
+        """Which images of the data take part."""
+        example = self._example
+        count = len(example) - self.skip
+        if count < 1:
+            raise ValueError(
+                f"`skip` must leave some of the {len(example)} images of {self.data}, got "
+                f"{self.skip}."
+            )
+        limit = None if self.limit is None else min(self.limit, count)
+        if isinstance(example, ImageSet):
+            return np.arange(self.skip, self.skip + (limit or count))
+        # Pictures are sorted by class: the next ones would all be of one.
+        return self.skip + spread_positions(example.name, count, limit)
+
+    @property
+    def data_id(self) -> DataId:
+        """With the images that take part, where these are not all."""
+        data, positions = self._streams.data_id, self._positions
+        if len(positions) == len(self._example):
+            return data
+        ends = f"{positions[0]} to {positions[-1]}"
+        some = "images" if isinstance(self._example, ImageSet) else f"{len(positions)} images of"
+        return replace(data, subset=", ".join(filter(None, (data.subset, f"{some} {ends}"))))
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Name of each class."""
+        return self._example.classes
+
+    @property
+    def domains(self) -> list[Domain]:
+        """Corruptions at the one severity."""
+        names = self.corruptions
+        return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in names]
+
+    def graded(self) -> list[Domain]:
+        """Severities from 1 on."""
+        found = [
+            Domain(domain.name, severity)
+            for domain in self.domains
+            for severity in range(min(1, domain.severity), domain.severity + 1)
+        ]
+        names = [domain.name for domain in found if domain.severity]
+        if names:
+            severities = sorted({domain.severity for domain in found} - {0})
+            check_there(self._streams, self.data, [*dict.fromkeys(names)], severities)
+        return found
+
+    def has_clean(self) -> bool:
+        """Folders of corrupted images have none."""
+        return self._streams.holds("", 0)
+
+    def shift(self, domain: Domain) -> Shift:
+        """Frost may be a stand-in."""
+        if not domain.severity:
+            return super().shift(domain)
+        return Shift(domain.name, domain.severity, self._streams.variant(domain.name))
+
+    def labels(self, domain: Domain, seed: int) -> Integers:
+        """The same under every corruption."""
+        return self._example.labels[self._positions]
+
+    def images(self, domain: Domain, seed: int, chosen: Integers) -> Pictures:
+        """Corrupted now, and only these."""
+        part = self._positions[chosen]
+        found = self._streams.images(domain.name, domain.severity, seed, part)
+        if isinstance(found, ImageSet):
+            return found.images
+        pixels: list[Pixels] = []
+        for batch in found.batches(32):
+            end_if_stopped()
+            pixels.append(batch.images)
+        return np.concatenate(pixels)
+
+    def source_images(self, seed: int) -> Pictures | None:
+        """The first ones, of pictures some at even distances."""
+        if self.source is None:
+            return None
+        found = load_clean(self.source, "train")
+        count = min(SOURCE_IMAGES, len(found))
+        if isinstance(found, ImageSet):
+            return found.first(count).images
+        return found.take(spread_positions(found.name, len(found), count)).load().images
+
+    @cached_property
+    def _networks(self) -> dict[NetworkId, MeasuredNetwork]:
+        opened = [replace(model, shown=self.image_shape[1:]) for model in self.models]
+        for each in opened:
+            outputs = len(each.opened.classes) or None
+            check_class_count(each.model, outputs, self.data_id.label, self.classes)
+        return {each.id: each for each in opened}
+
+    @property
+    def networks(self) -> Sequence[NetworkId]:
+        """Those that were named."""
+        return [*self._networks]
+
+    def network(self, known: NetworkId, seed: int) -> nn.Module:
+        """The same for every seed."""
+        return self._networks[known].network(known)
+
+    @cached_property
+    def image_shape(self) -> tuple[int, int, int]:
+        """That of the first image."""
+        first = self._example.first(1)
+        pixels = first.images if isinstance(first, ImageSet) else first.load().images
+        height, width, channels = pixels.shape[1:]
+        return channels, height, width
+
+    @property
+    def note(self) -> str:
+        """That of frost, if it is a stand-in."""
+        variant = self._streams.variant("frost") if "frost" in self.corruptions else ""
+        return f"frost is {variant}" if variant else ""

@@ -1,0 +1,124 @@
+"""Folders of domains: each domain has images of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from torch import nn
+
+from driftnorm._internal.types import Integers
+from driftnorm.bench.cell import CLEAN, DataId, NetworkId
+from driftnorm.bench.studies.corruption_checks import check_class_count, check_whole
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.data import Pictures, StreamData
+from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays
+from driftnorm.images.domains.named import open_arrays
+from driftnorm.images.image_set import spread_positions
+from driftnorm.streams import Domain
+
+__all__ = ["DomainData"]
+
+
+@dataclass(frozen=True)
+class DomainData(StreamData):
+    """Images of several domains with the same classes.
+
+    Attributes:
+        data: As `open_arrays` takes it.
+        models: The networks, which must take images of one size.
+        names: The domains in the order of the course; all in the data's order if empty.
+        limit: At most this many images of each domain, at even distances.
+        cache: Folder of decoded images.
+    """
+
+    data: str
+    models: tuple[MeasuredNetwork, ...]
+    names: tuple[str, ...] = ()
+    limit: int | None = None
+    cache: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            check_whole("limit", (self.limit,), 1)
+
+    @cached_property
+    def _arrays(self) -> DomainArrays:
+        sides = {model.opened.preprocessing.size for model in self.models}
+        if len(sides) > 1:
+            raise ValueError(
+                f"`models` must take images of one size, got {' and '.join(map(str, sides))}: "
+                "measure them one after the other."
+            )
+        return open_arrays(self.data, sides.pop(), self.cache)
+
+    def _domain(self, domain: Domain) -> DomainArray:
+        return self._arrays.domains[self._arrays.index(domain.name)]
+
+    def _positions(self, domain: Domain) -> Integers:
+        own = self._domain(domain)
+        limit = None if self.limit is None else min(self.limit, len(own))
+        return spread_positions(own.name, len(own), limit)
+
+    @property
+    def data_id(self) -> DataId:
+        """With the number of images, where these are not all."""
+        some = "" if self.limit is None else f"{self.limit} of each domain"
+        return DataId(self._arrays.name, subset=some)
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Name of each class."""
+        return self._arrays.classes
+
+    @property
+    def domains(self) -> list[Domain]:
+        """Their strength means nothing."""
+        arrays = self._arrays
+        names = self.names or tuple(domain.name for domain in arrays.domains)
+        return [Domain(arrays.domains[arrays.index(name)].name) for name in names]
+
+    def graded(self) -> list[Domain]:
+        """Domains have no severities."""
+        return self.domains
+
+    def has_clean(self) -> bool:
+        """Only where a domain has that name."""
+        return CLEAN in [domain.name for domain in self._arrays.domains]
+
+    def labels(self, domain: Domain, seed: int) -> Integers:
+        """Of the domain's own images."""
+        return self._domain(domain).labels[self._positions(domain)]
+
+    def images(self, domain: Domain, seed: int, chosen: Integers) -> Pictures:
+        """As they are stored."""
+        return np.asarray(self._domain(domain).images[self._positions(domain)[chosen]])
+
+    @cached_property
+    def _networks(self) -> dict[NetworkId, MeasuredNetwork]:
+        opened = [replace(model, shown=self.image_shape[1:]) for model in self.models]
+        for each in opened:
+            outputs = len(each.opened.classes) or None
+            check_class_count(each.model, outputs, self.data_id.label, self.classes)
+        return {each.id: each for each in opened}
+
+    @property
+    def networks(self) -> Sequence[NetworkId]:
+        """Those that were named."""
+        return [*self._networks]
+
+    def network(self, known: NetworkId, seed: int) -> nn.Module:
+        """The same for every seed."""
+        return self._networks[known].network(known)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """The size that the networks take."""
+        return self._arrays.image_shape
+
+    @property
+    def note(self) -> str:
+        """Where the data are not as published."""
+        return self._arrays.note

@@ -1,0 +1,185 @@
+"""``driftnorm bench streams``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from driftnorm.bench.studies.corrupted_streams import stored_corruptions
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.opener import DIGITS, holds_domains, open_stream_data
+from driftnorm.bench.studies.streams import StreamStudy
+from driftnorm.bench.windows import WINDOW
+from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._corruption_names import settle_corruptions
+from driftnorm.cli._flags import MANY, OUT, Frost
+from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.methods.spec import parse_method
+from driftnorm.models.opener import check_weights, read_class_names
+from driftnorm.streams import parse_stream
+from driftnorm.views.streams import STREAM_METHODS, stream_table
+
+__all__ = ["bench_streams"]
+
+
+def bench_streams(
+    *,
+    data: str,
+    models: Annotated[list[str] | None, MANY] = None,
+    weights: Annotated[list[Path] | None, MANY] = None,
+    pretrained: Annotated[bool, Parameter(negative="")] = False,
+    streams: Annotated[list[str] | None, MANY] = None,
+    methods: Methods = None,
+    corruptions: Annotated[list[str] | None, MANY] = None,
+    severity: int | None = None,
+    part: int | None = None,
+    skip: int = 0,
+    limit: int | None = None,
+    batch_size: int = 64,
+    seeds: Annotated[list[int] | None, MANY] = None,
+    window: int = WINDOW,
+    source_data: Path | None = None,
+    frost: Frost = None,
+    subset: Path | None = None,
+    classes: Path | None = None,
+    mean: Mean = None,
+    std: Std = None,
+    size: int | None = None,
+    out: Annotated[Path, OUT] = Path("runs/streams"),
+    flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
+) -> None:
+    """Measure methods on streams that change; stopped and started again, it resumes.
+
+    Parameters
+    ----------
+    data
+        Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
+        on the fly; a folder in the layout of CIFAR-10-C or of ImageNet-C; a folder of domains
+        (domain/class/picture); or the word digits, which brings images and a network.
+    models
+        One or several: driftnorm checkpoints, built-in names such as resnet20, timm:NAME,
+        torchvision:NAME, or package.module:factory.
+    weights
+        A file of weights for each model; a driftnorm checkpoint has its own.
+    pretrained
+        Take the weights that timm or torchvision publish for the model, downloaded the first time;
+        never done unasked.
+    streams
+        Such as continual, probes, gradual, mixed, recurring:rounds=5, continual+sorted,
+        continual+dirichlet-slots, steady; default: continual.
+    corruptions
+        The domains in the order in which they come; clean are the images as they are. Default: all
+        domains, or the 15 common corruptions.
+    severity
+        Of all corruptions; default: the strongest. A gradual stream rises to it.
+    part
+        Images of a domain that each part of a stream shows; default: all.
+    skip
+        Images that are left out at the beginning of the data.
+    limit
+        At most this many of the others.
+    batch_size
+        Images per batch.
+    seeds
+        Of the streams; default: 0.
+    window
+        Images per window, for the harm rate and the worst window.
+    source_data
+        Clean images of the source's domain, for methods that must see some first, such as eata.
+    subset
+        A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
+    classes
+        Of pictures: a file with the names of all class folders in the order of the network's
+        outputs, one per line.
+    size
+        Height and width that the images must have; of domains, to which they are resized.
+    out
+        Folder for the rows.
+    """
+    given = dict(locals()) | vars(flags)
+    del given["flags"]
+    networks = _networks(models or [], weights or [], pretrained, mean, std, size)
+    find_own_code()
+    console = Console(stderr=True, quiet=flags.quiet)
+    chosen: Sequence[str] | None = corruptions
+    if data != DIGITS and not holds_domains(data) and corruptions is None:
+        chosen = settle_corruptions(None, frost, console, stored_corruptions(data))
+    found = open_stream_data(
+        data,
+        networks,
+        domains=chosen,
+        severity=severity,
+        skip=skip,
+        limit=limit,
+        frost=frost,
+        subset=None if subset is None else str(subset),
+        source=None if source_data is None else str(source_data),
+        classes=None if classes is None else read_class_names(classes),
+        networks=out / "networks",
+    )
+    usual: tuple[str, ...] = STREAM_METHODS
+    if methods is None and data != DIGITS and source_data is None:
+        usual = tuple(name for name in usual if not parse_method(name).recipe().needs_fit)
+        left = ", ".join(name for name in STREAM_METHODS if name not in usual)
+        text = f"note: {left} is left out: it must see the source's images (--source-data)."
+        console.print(text, markup=False, soft_wrap=True)
+    suffix = "" if part is None else f",part={part}"
+    study = StreamStudy(
+        found,
+        tuple(parse_stream(_with_part(text, suffix)) for text in streams or ["continual"]),
+        tuple(map(parse_method, methods or usual)),
+        batch_size,
+        tuple(seeds or (0,)),
+        window,
+        device=flags.device,
+    )
+    study.cells()  # whatever is wrong with data, streams or networks shows here
+    for each in networks:
+        announce_own_code(each.model, console)
+    resolved = {
+        "streams": [str(stream).removesuffix(",seed=0") for stream in study.streams],
+        "methods": [str(method) for method in study.methods],
+        "seeds": study.seeds,
+        "part": None,  # which the streams have
+    }
+    bench(study, stream_table, out, flags, "bench streams", given | resolved)
+
+
+def _with_part(text: str, suffix: str) -> str:
+    """A stream with the part of `--part`, unless it says its own."""
+    if not suffix or "part=" in text:
+        return text
+    return text + (suffix if ":" in text.rpartition("+")[2] else f":{suffix[1:]}")
+
+
+def _networks(
+    models: list[str],
+    weights: list[Path],
+    pretrained: bool,
+    mean: list[float] | None,
+    std: list[float] | None,
+    size: int | None,
+) -> list[MeasuredNetwork]:
+    if weights and len(weights) != len(models):
+        raise ValueError(
+            f"`--weights` must be one file for each `--models`, {len(models)} here; got "
+            f"{len(weights)}."
+        )
+    files: list[str | None] = [str(file) for file in weights] if weights else [None] * len(models)
+    for name, file in zip(models, files, strict=True):
+        check_weights(name, file, pretrained)
+    return [
+        MeasuredNetwork(
+            name,
+            file,
+            pretrained,
+            None if mean is None else tuple(mean),
+            None if std is None else tuple(std),
+            size,
+        )
+        for name, file in zip(models, files, strict=True)
+    ]

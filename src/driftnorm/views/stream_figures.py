@@ -1,0 +1,76 @@
+"""Accuracy over time on a stream, with what comes when; no matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from driftnorm.bench.protocol import protocol_text
+from driftnorm.bench.rows import Row
+from driftnorm.errors import MixedRowsError
+from driftnorm.streams.timeline import window_of, window_starts
+from driftnorm.views.compare import methods_of
+from driftnorm.views.figure import Figure, Series, Span
+from driftnorm.views.streams import (
+    answered,
+    check_streams_of,
+    domain_label,
+    stream_name,
+    window_of_rows,
+)
+
+__all__ = ["stream_figure"]
+
+_MOST_NAMED = 3  # domains that a span names
+
+
+def stream_figure(rows: Sequence[Row]) -> Figure:
+    """Accuracy of each method in windows of one stream, mean over the seeds."""
+    check_streams_of(rows)
+    for what, found, flag in (
+        ("streams", {stream_name(row) for row in rows}, "order="),
+        ("networks", {row.network for row in rows}, "model="),
+        ("batch sizes", {str(row.cell.protocol.batch_size) for row in rows}, "batch_size="),
+        ("lengths", {str(row.cell.stream.count) for row in rows}, "count="),
+    ):
+        if len(found) > 1:
+            raise MixedRowsError(
+                f"one plot is of one stream, and these rows are of several {what}: "
+                f"{', '.join(sorted(found))}. Choose one with `--where {flag}...`."
+            )
+    count, window = rows[0].cell.stream.count, window_of_rows(rows)
+    starts = window_starts(count, window)
+    place = window_of(np.arange(count), starts)
+    sizes = np.bincount(place)
+    middles = tuple((starts + sizes / 2).tolist())
+    series = []
+    for method in methods_of(rows):
+        right = [np.bincount(place, answered(row)) for row in rows if row.method == method]
+        accuracy = 100 * np.mean(right, axis=0) / sizes
+        remark = f"{100 * float(np.sum(right)) / len(right) / count:.1f}"
+        series.append(Series(method, middles, tuple(accuracy.tolist()), remark))
+    note = (
+        f"Accuracy in windows of {window} images; in brackets over the stream. "
+        f"{protocol_text(row.cell for row in rows)}."
+    )
+    return Figure(
+        f"{stream_name(rows[0])}: accuracy over time",
+        "images so far",
+        "accuracy (%)",
+        tuple(series),
+        note,
+        spans=_spans(rows[0]),
+    )
+
+
+def _spans(row: Row) -> tuple[Span, ...]:
+    """The parts of the stream, named by their domains."""
+    segments, count = row.metrics["segments"], row.cell.stream.count
+    ends = [start for start, _ in segments[1:]] + [count]
+    spans = []
+    for (start, domains), end in zip(segments, ends, strict=True):
+        names = [domain_label(*row.metrics["domains"][index]) for index in domains]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        spans.append(Span(start, end, ", ".join(names[:_MOST_NAMED]) + more))
+    return tuple(spans)

@@ -1,0 +1,163 @@
+"""Rows of streams that change, as a table; pure functions, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from driftnorm.bench.cell import CLEAN, NetworkId, StreamId
+from driftnorm.bench.metrics import Bools, unpack_bits
+from driftnorm.bench.protocol import protocol_text
+from driftnorm.bench.rows import Row
+from driftnorm.bench.windows import WINDOW, Harm, harm_of
+from driftnorm.errors import MixedRowsError
+from driftnorm.views.compare import change_text, methods_of, paired_change
+from driftnorm.views.table import Column, Table
+
+__all__ = [
+    "STREAM_METHODS",
+    "answered",
+    "check_streams_of",
+    "harm_against_source",
+    "sources_of",
+    "stream_name",
+    "stream_table",
+    "window_of_rows",
+]
+
+STREAM_METHODS = (
+    *("source", "bn", "bn-prior", "bn-window", "tent", "gprebn", "eata", "sar", "cotta", "rdumb"),
+    "steady",
+)
+SOURCE = "source"
+
+Met: TypeAlias = tuple[NetworkId, StreamId, int]
+"""What a method's row shares with the source's: network, stream, images per batch."""
+
+
+def met(row: Row) -> Met:
+    """Network, stream and batch size of a row."""
+    return row.cell.network, row.cell.stream, row.cell.protocol.batch_size
+
+
+def stream_name(row: Row) -> str:
+    """The stream as people write it, with its domain if it has only one."""
+    stream = row.cell.stream
+    alone = f" {stream.label}" if len(stream.shifts) < 2 else ""
+    return f"{stream.ordered}{alone}"
+
+
+def answered(row: Row) -> Bools:
+    """Which positions were right."""
+    return unpack_bits(row.metrics["correct"], row.metrics["count"])
+
+
+def check_streams_of(rows: Sequence[Row]) -> Sequence[Row]:
+    """Refuse rows that are not of `driftnorm bench streams`, or none at all."""
+    if not rows:
+        raise MixedRowsError("there are no rows to make a table of.")
+    others = sorted({row.cell.study for row in rows if "segments" not in row.metrics})
+    if others:
+        raise MixedRowsError(
+            f"rows of {', '.join(others)} are not of streams; `driftnorm bench streams` measures "
+            "some."
+        )
+    return rows
+
+
+def window_of_rows(rows: Sequence[Row]) -> int:
+    """Images per window, as the rows have it."""
+    windows = {int(row.metrics.get("window", WINDOW)) for row in rows}
+    if len(windows) > 1:
+        raise MixedRowsError(f"rows have windows of {sorted(windows)} images: choose one of them.")
+    return windows.pop()
+
+
+def sources_of(rows: Sequence[Row]) -> dict[Met, Row]:
+    """The source's row on each stream."""
+    return {met(row): row for row in rows if row.method == SOURCE}
+
+
+def harm_against_source(row: Row, source: Row) -> Harm:
+    """How often, and how much at worst, a row is below the source's on the same positions."""
+    return harm_of(answered(row), answered(source), window_of_rows([row, source]))
+
+
+def stream_table(rows: Sequence[Row]) -> Table:
+    """Every method on every stream: accuracy, difference to the source, harm and cost."""
+    check_streams_of(rows)
+    window, sources = window_of_rows(rows), sources_of(rows)
+    apart = _distinguishing(rows)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(tell(row) for tell in apart.values()), []).append(row)
+    lines: list[tuple[str | float | None, ...]] = []
+    for words, together in sorted(groups.items(), key=lambda group: group[0][1:]):
+        for method in methods_of(together):
+            own = [row for row in together if row.method == method]
+            lines.append((*words, method, *_numbers(own, sources)))
+    columns = (
+        *(Column(title, align="left") for title in apart),
+        Column("method", align="left"),
+        Column("accuracy", decimals=1),
+        Column("minus the source's, 95 %"),
+        Column("windows below it, %", decimals=0),
+        Column("worst window", decimals=1),
+        Column("class mean", decimals=1),
+        Column("ECE", decimals=3),
+        Column("passes"),
+    )
+    note = (
+        f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of {window} images, "
+        "against the source's on the same positions; worst window in points. Intervals: paired "
+        "bootstrap over positions, which takes them for independent. Order index "
+        f"{_order_indices(rows)}. Passes: forward + backward for each batch."
+    )
+    return Table("Streams that change", columns, tuple(lines), note)
+
+
+def _distinguishing(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
+    """The stream, and whatever else differs between rows."""
+    facts: dict[str, Callable[[Row], str]] = {
+        "network": lambda row: row.network,
+        "data": lambda row: row.cell.stream.data.label,
+        "batch": lambda row: str(row.cell.protocol.batch_size),
+    }
+    differing = {k: f for k, f in facts.items() if len({f(row) for row in rows}) > 1}
+    return {"stream": stream_name, **differing}
+
+
+def _numbers(own: Sequence[Row], sources: Mapping[Met, Row]) -> tuple[str | float | None, ...]:
+    """A method's numbers, mean over the seeds."""
+    pairs = [(row, sources[met(row)]) for row in own if met(row) in sources]
+    harms = [harm_against_source(*pair) for pair in pairs]
+    is_source = own[0].method == SOURCE
+
+    def mean(name: str) -> float:
+        return float(np.mean([row.metrics[name] for row in own]))
+
+    forwards, backwards = own[0].metrics["passes"]
+    known = bool(pairs) and not is_source
+    return (
+        100 - 100 * mean("error"),
+        change_text(paired_change(pairs)) if known else None,
+        100 * float(np.mean([harm.rate for harm in harms])) if known else None,
+        min(harm.worst for harm in harms) if known else None,
+        100 * mean("class_mean_accuracy"),
+        mean("ece"),
+        f"{forwards:g} + {backwards:g}",
+    )
+
+
+def _order_indices(rows: Sequence[Row]) -> str:
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.cell.stream.order, []).append(row.metrics["order_index"])
+    return ", ".join(f"{np.mean(v):.2f} ({order})" for order, v in sorted(found.items()))
+
+
+def domain_label(name: str, severity: int) -> str:
+    """A domain as people call it: ``fog 5``, ``clean``."""
+    return f"{name} {severity}" if severity and name != CLEAN else name

@@ -1,0 +1,188 @@
+"""Streams on the one runner: rows, resuming, and the same from every launcher."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_study import rows_of, write_data
+
+from driftnorm._internal.launch import LAUNCHERS
+from driftnorm.bench.cell import read_cell
+from driftnorm.bench.metrics import unpack_bits
+from driftnorm.bench.rows import RowStore
+from driftnorm.bench.runner import run
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
+from driftnorm.bench.studies.stream_data.digits import DigitData
+from driftnorm.bench.studies.stream_data.opener import holds_domains, open_stream_data
+from driftnorm.bench.studies.streams import StreamStudy
+from driftnorm.methods.spec import parse_method
+from driftnorm.streams import parse_stream
+
+NETWORK = (MeasuredNetwork("resnet20"),)
+
+
+def small(tmp_path: Path, *streams: str, methods: str = "source bn", **changes: object):  # type: ignore[no-untyped-def]
+    data = CorruptedData(
+        write_data(tmp_path / "small.npz"), NETWORK, ("contrast", "brightness"), severity=2
+    )
+    return StreamStudy(
+        replace(data, **changes),  # type: ignore[arg-type]
+        tuple(map(parse_stream, streams or ("continual:part=20",))),
+        tuple(map(parse_method, methods.split())),
+        batch_size=10,
+        window=20,
+    )
+
+
+def test_a_row_says_how_it_went_and_what_came(tmp_path: Path) -> None:
+    study = small(tmp_path, "probes:part=20")
+    rows = rows_of(run(study, RowStore(tmp_path / "rows")))
+    assert [row.method for row in rows] == ["source", "bn"]
+    cell, metrics = rows[1].cell, rows[1].metrics
+    assert read_cell(cell.record()) == cell
+    assert (cell.stream.order, cell.stream.count, cell.protocol.reset) == ("probes", 80, "never")
+    assert [shift.name for shift in cell.stream.shifts] == ["contrast", "brightness", "clean"]
+    assert metrics["domains"] == [["contrast", 2], ["brightness", 2], ["clean", 0]]
+    assert metrics["segments"] == [[0, [0]], [20, [2]], [40, [1]], [60, [2]]]
+    assert metrics["passes"] == [1, 0]
+    correct = unpack_bits(metrics["correct"], 80)
+    shares = [1 - correct[start : start + 20].mean() for start in (0, 20, 40, 60)]
+    assert np.allclose(metrics["error_per_window"], shares)
+    assert np.allclose(metrics["error_per_domain"][2], np.mean([shares[1], shares[3]]))
+
+
+def test_every_image_is_the_one_that_the_stream_says(tmp_path: Path) -> None:
+    study = small(tmp_path, "mixed:part=20", skip=30)
+    (cell, *_) = study.cells()
+    assert cell.stream.data.subset == "images 30 to 59"
+    (tmp_path / "scratch").mkdir()
+    opened = study.open(cell, tmp_path / "scratch")
+    positions = study.positions(cell.stream)
+    shown = np.concatenate([images.permute(0, 2, 3, 1).numpy() for images, _ in opened.batches()])
+    labels = np.concatenate([labels.numpy() for _, labels in opened.batches()])
+    assert np.array_equal(labels, positions.label)
+    whole = {d: study.data.images(d, 0, np.arange(30)) for d in positions.domains}
+    for at in range(len(positions)):
+        expected = whole[positions.domains[positions.domain[at]]][positions.image[at]]
+        assert np.array_equal(np.rint(shown[at] * 255), expected)
+
+
+def test_steady_makes_a_stream_of_every_domain_and_starts_anew(tmp_path: Path) -> None:
+    cells = small(tmp_path, "steady+sorted:part=30", methods="source").cells()
+    assert [cell.stream.shift for cell in cells] == ["contrast", "brightness"]
+    assert {cell.protocol.reset for cell in cells} == {"per shift"}
+    (clean,) = small(tmp_path, "steady", methods="source", corruptions=("clean",)).cells()
+    assert clean.stream.shifts == ()
+
+
+def test_gradual_meets_every_severity(tmp_path: Path) -> None:
+    (cell,) = small(tmp_path, "gradual:part=5", methods="source").cells()
+    assert [shift.severity for shift in cell.stream.shifts] == [1, 2, 1, 2]
+    assert cell.stream.count == 2 * 3 * 5
+
+
+def test_both_launchers_give_the_same_rows_and_nothing_is_measured_twice(tmp_path: Path) -> None:
+    study = small(tmp_path, "continual:part=20", "mixed:part=10", methods="source tent steady")
+    one, two = RowStore(tmp_path / "serial"), RowStore(tmp_path / "processes")
+    first = rows_of(run(study, one))
+    again = rows_of(run(study, two, LAUNCHERS["processes"], 1))
+
+    def numbers(rows: list) -> list:  # type: ignore[type-arg]
+        said = ("correct", "error_per_window", "nll", "jumps")
+        return sorted((row.cell.key, *(str(row.metrics[name]) for name in said)) for row in rows)
+
+    assert numbers(first) == numbers(again)
+    assert len(first) == 6
+    kept = sorted((tmp_path / "serial").glob("*.json"))
+    kept[0].unlink()
+    times = {path: path.stat().st_mtime_ns for path in kept[1:]}
+    assert len(rows_of(run(study, one))) == 1  # what was lost, and nothing else
+    assert {path: path.stat().st_mtime_ns for path in kept[1:]} == times
+
+
+def test_a_run_that_is_broken_off_keeps_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, store = small(tmp_path, methods="source bn tent"), RowStore(tmp_path / "rows")
+    write, written = RowStore.write, []
+
+    def killed(self: RowStore, row: object) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(row)
+        write(self, row)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RowStore, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        list(run(study, store))
+    monkeypatch.undo()
+    assert len(list(store.rows())) == 2
+    assert [row.method for row in rows_of(run(study, store))] == ["tent"]
+
+
+def test_methods_that_must_see_the_source_do(tmp_path: Path) -> None:
+    without = small(tmp_path, methods="eata")
+    (failure,) = run(without, RowStore(tmp_path / "rows"))
+    assert "images of the source" in failure.error  # type: ignore[union-attr]
+    source = write_data(tmp_path / "source.npz", 20)
+    assert rows_of(run(small(tmp_path, methods="eata", source=source), RowStore(tmp_path / "rows")))
+
+
+def test_digits_bring_their_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from driftnorm.bench.studies import digits
+
+    train = digits.train
+    monkeypatch.setattr(digits, "train", lambda data, seed: train(data, seed, epochs=1))
+    data = open_stream_data("digits", [], domains=["clean", "fog"], networks=tmp_path / "n")
+    assert isinstance(data, DigitData)
+    streams = (parse_stream("continual:part=30"),)
+    study = StreamStudy(data, streams, (parse_method("source"), parse_method("eata")), 30)
+    assert study.outlook(RowStore(tmp_path / "rows")).preparations == 1
+    rows = rows_of(run(study, RowStore(tmp_path / "rows")))
+    assert [row.cell.stream.count for row in rows] == [60, 60]
+
+
+def test_folders_of_domains_are_told_from_folders_of_classes(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for domain in ("photo", "sketch"):
+        for label in ("cat", "dog"):
+            folder = tmp_path / "domains" / domain / label
+            folder.mkdir(parents=True)
+            for number in range(4):
+                grey = 40 * number + 20 * (domain == "photo")
+                Image.new("RGB", (32, 32), (grey, 90, 10)).save(folder / f"{number}.png")
+    assert holds_domains(str(tmp_path / "domains"))
+    assert not holds_domains(str(tmp_path / "domains" / "photo"))
+    network = MeasuredNetwork("own_network:two_classes", size=32)
+    data = open_stream_data(
+        str(tmp_path / "domains"), [MeasuredNetwork("resnet20", size=32)], domains=["sketch"]
+    )
+    assert [domain.name for domain in data.domains] == ["sketch"]
+    assert data.labels(data.domains[0], 0).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    with pytest.raises(ValueError, match="severity"):
+        open_stream_data(str(tmp_path / "domains"), [network], severity=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"skip": 60}, "`skip` must leave some"),
+        ({"corruptions": ("contrst",)}, "Did you mean 'contrast'"),
+        ({"severity": 6}, "`severity` must be from 1 to 5"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_first(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(tmp_path, **changes).cells()
+
+
+def test_a_part_larger_than_the_data_is_refused_first(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`part` must not be larger"):
+        small(tmp_path, "continual:part=61").cells()

@@ -1,0 +1,53 @@
+"""``driftnorm bench streams`` as people call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_study import call, write_data, write_weights
+
+from driftnorm.bench.rows import load_rows
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[object]:
+    return [
+        *("bench", "streams", "--data", write_data(tmp_path / "small.npz")),
+        *("--models", "resnet20", "--weights", write_weights(tmp_path / "w.safetensors")),
+        *("--streams", "continual", "mixed+sorted", "--part", 20, "--batch-size", 10),
+        *("--corruptions", "contrast", "brightness", "--methods", "source", "bn"),
+        *("--window", 20, "--workers", 1, "--out", tmp_path / "rows"),
+    ]
+
+
+def test_it_says_first_what_it_would_do_then_measures_and_goes_on(
+    words: list[object], tmp_path: Path
+) -> None:
+    asked = call(*words, "--dry-run")
+    assert asked.returncode == 0
+    assert "4 cells to run, 160 images" in asked.stdout
+    assert not (tmp_path / "rows").exists()
+    done = call(*words, "--json")
+    record = json.loads(done.stdout)
+    assert (record["rows"], record["failed"]) == (4, 0)
+    assert record["table"]["columns"][:2] == ["stream", "method"]
+    orders = {row.cell.stream.ordered for row in load_rows(tmp_path / "rows")}
+    assert orders == {"continual:part=20", "mixed+sorted:part=20"}
+    assert "4 done already" in call(*words).stdout
+    table = call("table", "streams", tmp_path / "rows", "--where", "order=continual")
+    assert "continual:part=20" in table.stdout
+    assert "mixed" not in table.stdout
+    plot = tmp_path / "plot.svg"
+    drawn = call("plot", "streams", tmp_path / "rows", "--where", "order=continual", "-o", plot)
+    assert drawn.returncode == 0
+    assert "contrast 5" in plot.read_text()
+
+
+def test_a_stream_that_is_none_is_named_with_the_nearest(words: list[object]) -> None:
+    words[words.index("continual")] = "continul"
+    refused = call(*words)
+    assert refused.returncode != 0
+    assert "'continul'" in refused.stderr
+    assert "continual" in refused.stderr

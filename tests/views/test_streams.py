@@ -1,0 +1,101 @@
+"""Tables and plots of streams that change, from rows with chosen answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_rows import made_row
+
+from driftnorm.bench.cell import Shift
+from driftnorm.bench.metrics import pack_bits
+from driftnorm.bench.rows import Row
+from driftnorm.errors import MixedRowsError
+from driftnorm.views.render.matplotlib import draw
+from driftnorm.views.stream_figures import stream_figure
+from driftnorm.views.streams import stream_table
+
+
+def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -> Row:
+    """Twelve positions: six of fog, six of snow."""
+    right = np.array(correct, dtype=bool)
+    row = made_row(
+        method,
+        error=float(1 - right.mean()),
+        count=len(right),
+        study="streams",
+        seed=seed,
+        window=3,
+        class_mean_accuracy=0.5,
+        domains=[["fog", 5], ["snow", 5]],
+        segments=[[0, [0]], [6, [1]]],
+        order_index=0.1,
+        passes=[1, 0],
+    )
+    stream = replace(
+        row.cell.stream,
+        shifts=(Shift("fog", 5), Shift("snow", 5)),
+        order=changes.get("order", "continual"),
+        settings=(("part", 6),),
+    )
+    metrics = {**row.metrics, "correct": pack_bits(right)}
+    return Row(replace(row.cell, stream=stream), metrics)
+
+
+SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
+BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
+
+
+def test_the_table_compares_position_by_position() -> None:
+    table = stream_table([stream_row("source", SOURCE), stream_row("bn", BETTER)])
+    titles = [column.title for column in table.columns]
+    line = dict(zip(titles, table.rows[1], strict=True))
+    assert (line["stream"], line["method"]) == ("continual:part=6", "bn")
+    assert line["accuracy"] == pytest.approx(100 * 7 / 12)
+    assert str(line["minus the source's, 95 %"]).startswith("+8.33 [")
+    assert line["windows below it, %"] == 25  # of four: the third
+    assert line["worst window"] == pytest.approx(-200 / 3)
+    source = dict(zip(titles, table.rows[0], strict=True))
+    assert source["windows below it, %"] is None
+
+
+def test_seeds_are_averaged_and_the_worst_window_is_of_all() -> None:
+    rows = [
+        stream_row(method, correct, seed)
+        for seed in (0, 1)
+        for method, correct in (("source", SOURCE), ("bn", BETTER if seed else SOURCE))
+    ]
+    line = stream_table(rows).rows[1]
+    assert line[2] == pytest.approx(100 * 6.5 / 12)
+    assert line[4] == 12.5
+    assert line[5] == pytest.approx(-200 / 3)
+
+
+def test_without_the_source_there_is_no_harm() -> None:
+    (line,) = stream_table([stream_row("bn", BETTER)]).rows
+    assert line[3:6] == (None, None, None)
+
+
+def test_other_rows_are_refused() -> None:
+    with pytest.raises(MixedRowsError, match="not of streams"):
+        stream_table([made_row()])
+    with pytest.raises(MixedRowsError, match="no rows"):
+        stream_table([])
+
+
+def test_the_figure_has_windows_and_what_came(tmp_path: Path) -> None:
+    figure = stream_figure([stream_row("source", SOURCE), stream_row("bn", BETTER)])
+    assert figure.series[0].x == (1.5, 4.5, 7.5, 10.5)
+    assert figure.series[0].y == pytest.approx((200 / 3, 100 / 3, 100, 0))
+    assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 6, "fog 5"), (6, 12, "snow 5")]
+    draw(figure, tmp_path / "stream.svg")
+    assert "snow 5" in (tmp_path / "stream.svg").read_text()
+
+
+def test_one_plot_is_of_one_stream() -> None:
+    rows = [stream_row("source", SOURCE), stream_row("source", SOURCE, order="mixed")]
+    with pytest.raises(MixedRowsError, match="--where order="):
+        stream_figure(rows)
