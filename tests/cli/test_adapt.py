@@ -112,7 +112,7 @@ def test_the_predictions_are_those_of_a_plain_loop_and_broken_files_shift_nothin
     from driftnorm.models import Normalized
 
     network = Normalized(build(), WANTED.mean, WANTED.std).eval()
-    adapter = driftnorm.adapt(network, "gprebn", seed=0)
+    adapter = driftnorm.adapt(network, seed=0)
     items = [*open_inputs(messy).stream(WANTED)]
     expected = []
     for start in range(0, 300, 16):
@@ -363,7 +363,7 @@ def test_a_run_does_not_go_on_with_something_else(home: Path) -> None:
     with pytest.raises(DataError, match="it was changed or removed"):
         stream(home, images, "a.csv", method="bn")
     (home / "b.csv").write_text("mine")
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="already exists and is not from a run"):
         stream(home, images, "b.csv")
     assert (home / "b.csv").read_text() == "mine"
 
@@ -673,12 +673,12 @@ def test_a_shuffled_stream_is_written_in_the_order_of_the_images(home: Path, mes
     """The obvious way: a list of the paths, shuffled by hand."""
     inputs = open_inputs(messy)
     plain, shuffled = [item.name for item in inputs.stream(WANTED)], Shuffled(inputs, 5)
-    content = run(home, messy, "a.csv", shuffle=[5], labels="folders")
+    content = run(home, messy, "a.csv", shuffle=[5], labels="folders", method="gprebn")
     assert [row["name"] for row in rows(content)] == plain
     in_order = rows((home / "a.run" / "stream.csv").read_bytes())
     assert [row["name"] for row in in_order] == [plain[place] for place in shuffled.order]
     assert sorted(map(str, in_order)) == sorted(map(str, rows(content)))
-    assert run(home, messy, "b.csv") != content
+    assert run(home, messy, "b.csv", method="gprebn") != content
     record = json.loads((home / "a.run" / "run.json").read_text())
     right = [row["name"][0] == row["class_index"] for row in rows(content) if not row["error"]]
     assert record["accuracy"] == pytest.approx(np.mean(right))

@@ -99,7 +99,7 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     assert "mean drift, each shift" in page
     assert page.count("<img") == 12
     assert re.search(r"contrast 3, digit \d+", page)
-    assert "Adapting helps on" in page
+    assert "helps on digits" in page
     assert load_config(out / "config.yaml").arguments["batch_size"] == "300"
 
 

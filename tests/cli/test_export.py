@@ -63,7 +63,7 @@ def batches(pictures: Path) -> tuple[Tensor, ...]:
     return images.split(16)
 
 
-def adapted(source: Path, pictures: Path, method: str = "gprebn") -> RecipeAdapter:
+def adapted(source: Path, pictures: Path, method: str = "steady") -> RecipeAdapter:
     """The same, done by hand."""
     spec = parse_method(method)
     adapter = RecipeAdapter(open_model(source).network, spec.recipe(), method=spec.name, seed=0)
@@ -143,7 +143,7 @@ def test_from_a_saved_state(
         x = batches(pictures)[0]
         with torch.no_grad():
             assert close(open_checkpoint(out).model(x), adapter(x))
-    with pytest.raises(ValueError, match="belongs to 'gprebn'"):
+    with pytest.raises(ValueError, match="belongs to 'steady'"):
         run(source, out, "--load-state", state, "--method", "bn")
 
 
@@ -238,4 +238,4 @@ def test_a_network_that_was_adapted_before_is_remarked_on(
     run(source, once, "--data", pictures)
     assert "was adapted" not in capsys.readouterr().err
     run(once, source.with_name("twice.safetensors"), "--data", pictures)
-    assert "once was adapted by gprebn before, and is adapted again" in capsys.readouterr().err
+    assert "once was adapted by steady before, and is adapted again" in capsys.readouterr().err

@@ -614,14 +614,14 @@ def test_a_verdict_speaks_of_the_method_that_one_would_run() -> None:
         for name, parameter in inspect.signature(adapt).parameters.items()
         if name == "method"
     ]
-    assert default == USUAL == "gprebn"
-    names = {"bn": "gprebn", "source": "source", "tent": "t3a"}  # the worst is what one would run
+    assert default == USUAL == "steady"
+    names = {"bn": "steady", "source": "source", "tent": "t3a"}  # the worst is what one would run
     rows = [with_method(r, names[r.method]) for r in make_rows(("bn", "source", "tent"))]
     (group,) = group_rows(rows)
     said = group_verdict(group)
-    assert said.startswith("gprebn does clear harm on some-c, net@12345678: ")
+    assert said.startswith("steady does clear harm on some-c, net@12345678: ")
     assert "; the best of 2 methods by these labels is t3a, " in said
-    many = [with_method(r, f"pl:steps={n}") for n in range(2, 7) for r in group.of("gprebn")]
+    many = [with_method(r, f"pl:steps={n}") for n in range(2, 7) for r in group.of("steady")]
     (harm,) = group_rows([*group.of("source"), *group.of("t3a"), *many])
     assert "Clear harm by pl:steps=2, pl:steps=3, pl:steps=4 and 2 more. t3a" in group_verdict(harm)
 

@@ -48,9 +48,6 @@ class BenchFlags:
     quiet: Quiet = False
     as_json: AsJson = False
 
-    def __post_init__(self) -> None:
-        check_device(self.device)
-
 
 def bench(
     study: Study,
@@ -70,6 +67,7 @@ def bench(
         verb: The command, for the file from which it can be repeated.
         given: Its arguments, likewise.
     """
+    check_device(flags.device)
     workers, console = checked_workers(flags.workers), open_console(flags.quiet, flags.as_json)
     store, cells = RowStore(out), study.cells()
     outlook = study.outlook(store)

@@ -22,7 +22,7 @@ __all__ = ["Config", "check_keys", "keep_config", "load_config"]
 _KEYS = ("driftnorm", "command", "arguments")
 _HEAD = "# `driftnorm run` repeats this command; arguments after the file win over those in it.\n"
 # How a command talks, and that it began anew, is no part of what it does: repeated, it goes on.
-_TALK = ("quiet", "as_json", "fresh", "dry_run")
+_TALK = ("quiet", "as_json", "fresh")
 _NULL = "tag:yaml.org,2002:null"
 
 Value = str | list[str]

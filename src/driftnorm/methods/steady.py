@@ -24,7 +24,6 @@ __all__ = ["METHOD", "steady"]
 def steady(
     *,
     theta: float = 0.5,
-    others: tuple[float, ...] = (0.0, 0.2),
     caution: float = 3.0,
     memory: float = 256.0,
     size: float = 2000.0,
@@ -34,8 +33,8 @@ def steady(
     """Windows of several thetas side by side, answered by the best, without optimisation.
 
     Args:
-        theta: The largest weight of the window against the source.
-        others: The other thetas; 0, the source, must be among them.
+        theta: The largest weight of the window against the source, in (0.2, 1]; 0.2 and the source
+            itself are asked beside it.
         caution: How much more than the spread of answers their certainty counts.
         memory: Images over which answers are averaged.
         size: Images that a window holds.
@@ -45,7 +44,7 @@ def steady(
     return Recipe(
         statistics=Window(theta=theta, size=size, jump=jump),
         gradient="detached",
-        answer=(ThetaChoice(thetas=tuple(others), caution=caution, memory=memory),),
+        answer=(ThetaChoice(thetas=(0.0, 0.2), caution=caution, memory=memory),),
         only=only,
     )
 

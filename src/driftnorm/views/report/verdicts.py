@@ -28,7 +28,7 @@ __all__ = [
     "usual_method",
 ]
 
-USUAL = "gprebn"
+USUAL = "steady"
 """What `driftnorm.adapt` runs unless it is told otherwise."""
 FEW_LABELS = 30  # as `driftnorm adapt` judges
 _NAMED = 3  # methods that are named one by one
