@@ -95,8 +95,8 @@ class Stage(NamedTuple):
 
 SOME = ("gaussian_noise", "motion_blur", "fog", "jpeg_compression", "impulse_noise", "brightness")
 _SHORT = (
-    *("continual:part=150", "probes:part=75", "mixed:part=150"),
-    *("continual:part=150+sorted", "continual:part=150+dirichlet-slots"),
+    *("continual:part=300", "probes:part=150", "mixed:part=300"),
+    *("continual:part=300+sorted", "continual:part=300+dirichlet-slots"),
 )
 _CLEAN = ("steady:part=600", "steady:part=600+sorted")
 _GRADUAL = "gradual:part=25"
@@ -107,13 +107,13 @@ _QUICK = tuple(name for name in METHODS if name != "cotta")
 
 STAGES = {
     "cifar10-resnet20-batch64": Stage(
-        *("cifar10", "resnet20", 64, (*_SHORT, _GRADUAL, _RECURRING), _CLEAN, SOME)
+        *("cifar10", "resnet20", 64, (*_SHORT, _GRADUAL, _RECURRING), _CLEAN, SOME, _QUICK)
     ),
     "cifar10-resnet20-batch8": Stage(
         *("cifar10", "resnet20", 8, (*_SHORT, _GRADUAL, _RECURRING), _CLEAN, SOME, _QUICK)
     ),
     "cifar100-resnet20-batch64": Stage(
-        "cifar100", "resnet20", 64, (*_SHORT, _GRADUAL, _RECURRING), _CLEAN, SOME
+        *("cifar100", "resnet20", 64, (*_SHORT, _GRADUAL, _RECURRING), _CLEAN, SOME, _QUICK)
     ),
     "cifar100-resnet20-batch8": Stage("cifar100", "resnet20", 8, _SHORT, _CLEAN, SOME, _QUICK),
     "cifar10-resnet20-batch1": Stage(
@@ -218,7 +218,9 @@ HEAD = """# One default
 Written by `python benchmarks/one_default.py page` from `rows/one-default-*.jsonl`. `steady` was
 developed on CIFAR test images 0 to 1999 with five corruptions; what follows are test images 4000 to
 9999 under other corruptions, on networks as trained elsewhere, and no constant was chosen on them.
-The split stands in `benchmarks/one_default.py` and was committed before the first run.
+The split stands in `benchmarks/one_default.py` and was committed before the first run. One rule was
+changed after a first held-out row had been seen: that a large batch may leave the window at once.
+It was then chosen on the development images, and everything was measured again.
 
 These are parts of the grid that the script declares: short streams and one seed, so that
 differences of a point or two are noise; the intervals say how much. `eata` saw 512 images of the

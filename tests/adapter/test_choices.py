@@ -28,7 +28,7 @@ def test_information() -> None:
 def test_the_answer_is_that_of_the_best_theta_run_alone(batch: int) -> None:
     """Every theta as an adapter of its own; sums with decay; the highest J answers."""
     network, test = trained()
-    thetas, caution, memory, enough = (0.0, 0.2, 0.5), 3.0, 50.0, 12
+    thetas, caution, memory, enough = (0.0, 0.2, 0.5), 3.0, 50.0, 12  # the last is its own
     choice = ThetaChoice(thetas[:2], caution=caution, memory=memory, enough=enough, every=1)
     # Without a jump, so that nothing is forgotten.
     recipe = driftnorm.Recipe(
@@ -83,10 +83,10 @@ def test_losers_are_asked_seldom_and_all_are_at_a_jump() -> None:
         ran = 0
         adapter(x)
         passes.append(ran)
-    assert 3 in passes[40:44]  # woken by the jump
+    assert 4 in passes[40:44]  # woken by the jump
     settled = passes[60:]
-    assert sum(settled) / len(settled) < 2.5  # the source is clearly behind
-    assert settled.count(3) >= 2
+    assert sum(settled) / len(settled) < 3.6  # the source is clearly behind
+    assert settled.count(4) >= 2
 
 
 def test_it_is_the_source_on_clean_images_and_adapts_to_shifted_ones() -> None:
@@ -132,7 +132,7 @@ def test_dense_prediction() -> None:
 
 
 def test_constants_are_judged() -> None:
-    for thetas in ((0.2,), (0.0, 0.0), (0.0, 1.0), (0.0, -1.0)):
+    for thetas in ((0.2,), (0.0, 0.0), (0.0, 1.1), (0.0, -1.0)):
         with pytest.raises(ValueError, match="`thetas` must be different numbers"):
             ThetaChoice(thetas)
     with pytest.raises(ValueError, match="`memory` must be at least 1"):

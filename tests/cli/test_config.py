@@ -165,7 +165,12 @@ def filled(shared: Any) -> Any:
     """Flags that several commands share, each with a value."""
     hints = get_type_hints(shared)
     return shared(
-        **{f.name: last_choice(hints[f.name]) or value_for(hints[f.name]) for f in fields(shared)}
+        **{
+            f.name: False
+            if f.name in ("quiet", "as_json")
+            else last_choice(hints[f.name]) or value_for(hints[f.name])
+            for f in fields(shared)
+        }
     )
 
 

@@ -57,6 +57,7 @@ class ThetaChoice(Answer):
         memory: Images over which answers are averaged.
         enough: Images before the choice is made; until then the source answers.
         forget: The share of the sums that a jump of the statistics leaves.
+        handicap: Of a theta of 1: without a share of the source it must be clearly better.
         margin: A theta that is this far behind is asked seldom,
         every: on one of so many batches, until the statistics jump.
     """
@@ -66,21 +67,22 @@ class ThetaChoice(Answer):
     memory: float = 256.0
     enough: int = 16
     forget: float = 0.1
+    handicap: float = 0.1
     margin: float = 0.1
     every: int = 8
 
     def __post_init__(self) -> None:
-        known = all(isinstance(t, int | float) and 0 <= t < 1 for t in self.thetas)
+        known = all(isinstance(t, int | float) and 0 <= t <= 1 for t in self.thetas)
         if not known or len(set(self.thetas)) < len(self.thetas) or 0 not in self.thetas:
             raise ValueError(
-                "`thetas` must be different numbers in [0, 1), 0 (the source) among them, got "
+                "`thetas` must be different numbers in [0, 1], 0 (the source) among them, got "
                 f"{self.thetas}."
             )
         for name, least in (("memory", 1), ("enough", 0), ("every", 1), ("caution", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
-        if not 0 <= self.forget <= 1 or not self.margin >= 0:
-            raise ValueError("`forget` must be a share in [0, 1], and `margin` at least 0.")
+        if not 0 <= self.forget <= 1 or not min(self.margin, self.handicap) >= 0:
+            raise ValueError("`forget` must be a share in [0, 1]; `margin`, `handicap` at least 0.")
 
     @property
     def cost(self) -> Cost:
@@ -104,7 +106,8 @@ class ThetaChoice(Answer):
         own = self._counted(known.get("own", {}), logits, jumped)
         others: dict[str, Remembered] = {}
         answers = {"own": logits}
-        worth = {name: self._worth(known[name]) for name in ("own", *_names(self)) if name in known}
+        names = ("own", *_names(self))
+        worth = {name: self._worth(name, known[name]) for name in names if name in known}
         seen_images = known.get("seen", 0) + len(logits)
         turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
         for name, theta in _names(self).items():
@@ -117,7 +120,7 @@ class ThetaChoice(Answer):
             layers = {"layers": seen.proposed} if theta else {}
             others[name] = {**self._counted(known.get(name, {}), seen.logits, jumped), **layers}
         counted = {"own": own, **others}
-        best = max(answers, key=lambda name: self._worth(counted[name]))
+        best = max(answers, key=lambda name: self._worth(name, counted[name]))
         if seen_images < self.enough:
             best = next(name for name, theta in _names(self).items() if theta == 0)
         choice = ["own", *_names(self)].index(best)
@@ -146,9 +149,10 @@ class ThetaChoice(Answer):
             "images": images + kept * memory.get("images", 0.0),
         }
 
-    def _worth(self, counted: Remembered) -> float:
+    def _worth(self, name: str, counted: Remembered) -> float:
         images = counted["images"]
-        return information(counted["p"] / images, counted["entropy"] / images, self.caution)
+        worth = information(counted["p"] / images, counted["entropy"] / images, self.caution)
+        return worth - self.handicap * (_names(self).get(name) == 1)
 
     def serving(self, step: Step) -> Serving | None:
         """Whoever answered last."""

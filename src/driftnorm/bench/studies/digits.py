@@ -89,7 +89,7 @@ COMPARED = (
     *("source", "bn", "bn-prior", "alpha-bn", "tent", "gprebn", "t3a", "rt3a", "pl", "pl-c"),
     *("shot", "shot-im", "gprebn+rt3a", "steady"),
 )
-"""The paper's comparison and the default; evidence is asked for these, not for every registered method."""
+"""The paper's comparison and the default: evidence is asked for these only."""
 
 
 @dataclass(frozen=True)
