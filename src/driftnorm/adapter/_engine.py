@@ -394,6 +394,11 @@ class RecipeAdapter(Adapter):
         if self.frozen:
             self.last = BatchReport("frozen", samples)
             return self._settled_answer(call)
+        if self.recipe.needs_fit and not self._fitted:
+            raise ValueError(
+                f"{self.method!r} needs a few hundred images of the source's domain, without "
+                "labels: call `adapter.fit(images)` once before the stream."
+            )
         if self.held:
             return self._held_answer(call)
         try:
