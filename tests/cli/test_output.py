@@ -228,4 +228,4 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
     demo(seeds=1, out=tmp_path / "demo")
     said = capsys.readouterr().out
     assert said.startswith("note: the plot is left out, it needs matplotlib: pip install")
-    assert "Saved table.md, rows.jsonl and report.html" in " ".join(said.split())
+    assert "Saved table.md, rows.jsonl, stream.jsonl and report.html" in " ".join(said.split())

@@ -90,7 +90,7 @@ def stream(count: int = 3, size: int = 4) -> list[Tensor]:
 @pytest.mark.parametrize("name", TRAINERS)
 def test_every_algorithm_works_with_every_method(name: str, method: str) -> None:
     network = trained(name)
-    adapter = driftnorm.adapt(network, method, guard="off", seed=3)
+    adapter = driftnorm.adapt(network, method, guard="off", seed=3).fit(stream()[0])
     answers = [adapter(images) for images in stream()]
     assert adapter.batches == 3
     assert all(answer.shape == (12, CLASSES) for answer in answers)

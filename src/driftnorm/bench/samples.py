@@ -122,7 +122,8 @@ def _coloured(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _stream_key(cell: Cell) -> str:
     """Whatever decides which images come when, and nothing that is the method's."""
-    text = json.dumps([cell.study, cell.network.label, asdict(cell.stream)], sort_keys=True)
+    stream = cell.record()["stream"]
+    text = json.dumps([cell.study, cell.network.label, stream], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
