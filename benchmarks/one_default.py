@@ -225,7 +225,7 @@ It was then chosen on the development images, and everything was measured again.
 These are parts of the grid that the script declares: short streams and one seed, so that
 differences of a point or two are noise; the intervals say how much. `eata` saw 512 images of the
 source first: training images of CIFAR-10; of CIFAR-100, test images that are not held out. `steady`
-counts three passes; it asks those of its thetas that lose only now and then.
+counts four passes; it asks those of its thetas that lose only now and then.
 """
 
 
