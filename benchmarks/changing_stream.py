@@ -150,7 +150,9 @@ Written by `python benchmarks/changing_stream.py page` from `rows/changing-strea
 shifts follow one another without notice; no method is told about them, and none is reset. Nothing
 was tuned on this stream. The constants of `bn-window` were chosen with the same network on other
 streams of the first 2,000 test images (speckle noise, spatter, saturate, Gaussian blur and
-contrast): contrast and some images are shared. Only the methods in the table were measured.
+contrast): contrast and some images are shared. Only the methods in the table were measured,
+and `bn-window` with its first jump detector, before it counted images;
+[one default](one-default.md) has streams with the present one, and `steady`.
 """
 
 

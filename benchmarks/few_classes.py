@@ -27,7 +27,7 @@ GROUPS = {
     "elephant": (101, 385, 386),  # tusker, Indian, African
     "guitar": (402, 546),  # acoustic, electric
 }
-METHODS = ("source", "bn", "bn-prior", "bn-window", "gprebn", "steady")
+METHODS = ("source", "steady", "bn-window", "gprebn")
 
 
 def main() -> None:

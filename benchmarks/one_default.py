@@ -21,14 +21,17 @@ docs/one-default.md from those that are there.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
+from driftnorm.bench.metrics import paired_interval
 from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
@@ -229,6 +232,29 @@ counts four passes; it asks those of its thetas that lose only now and then.
 """
 
 
+FEW = Path("docs/rows/few-classes.jsonl")
+
+
+def few_classes() -> Table:
+    """What `benchmarks/few_classes.py` measured, paired with the source image by image."""
+    rows = [json.loads(line) for line in FEW.read_text().splitlines()]
+    bits = {row["method"]: np.array(row["correct"], dtype=float) for row in rows}
+    lines = []
+    for method, own in bits.items():
+        gain = paired_interval([100 * (own - bits["source"])])
+        shown = f"{gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+        told = "-" if method == "source" else shown
+        lines.append((method, 100 * float(own.mean()), told))
+    first = rows[0]
+    columns = (Column("method"), Column("accuracy"), Column("minus the source's, 95 %"))
+    note = (
+        f"{first['data']}, {first['images']} images at {first['side']} px, {first['network']}, "
+        f"batch {first['batch_size']}, shuffled; an answer is right if it is any of ImageNet's "
+        "classes of that kind."
+    )
+    return Table("Few of a thousand classes, clean photographs", columns, tuple(lines), note)
+
+
 def page() -> None:
     """The page from the rows."""
     rows = all_rows()
@@ -237,6 +263,8 @@ def page() -> None:
         if rows_file(name).exists():
             own = in_order(load_rows(rows_file(name)), METHODS)
             tables.append(replace(stream_table(own), title=name))
+    if FEW.exists():
+        tables.insert(1, few_classes())
     PAGE.write_text("\n".join([HEAD, *(table.to_markdown() for table in tables)]))
     print(f"{len(rows)} rows, {PAGE}")
 

@@ -185,9 +185,9 @@ def _by_batch_size(rows: Sequence[Row], title: str, command: str) -> str:
 
 
 def guard() -> str:
-    """From the guard's own page, what sorting by class does on data that it was not set on."""
+    """From the guard's own page, what sorting by class does to the digits."""
     page = (DOCS / "guard.md").read_text()
-    _, _, rest = page.partition("**cifar-10-c, sorted by class**\n\n")
+    _, _, rest = page.partition("**digits, sorted by class**\n\n")
     rows, _, rest = rest.partition("\n\n")
     note = rest.partition("\n")[0]
     head, rule, *lines = rows.splitlines()
