@@ -134,8 +134,8 @@ one warning, and `adapter.alarms` keeps its numbers.
   harm that neither narrows the answers nor moves the parameters far raises no alarm. The one sure
   bound is `adapter.last.disagreement`: on the images that both answered, the accuracies differ by
   no more than that share.
-* **It needs evidence**: 48 images that the source was asked about. On a short stream sorted by class
-  harm is done before it speaks, and again each time that it tries: see the first table.
+* **It needs evidence**: 48 images that the source was asked about. On a short stream sorted by
+  class harm is done before it speaks, and again each time that it tries: see the first table.
 * **`steady` does not need it**: it compares itself with the source all the time, and has no guard.
 """
 

@@ -67,7 +67,9 @@ def test_what_is_kept_comes_back_and_is_made_once(tmp_path: Path) -> None:
         return Look(f"image {at}", at % 2, grey(at))
 
     key = keep_exhibits(tmp_path, CELL, ["cat", "dog"], look)
-    assert keep_exhibits(tmp_path, replace(CELL, method="tent"), ["cat", "dog"], look) == key
+    assert (
+        keep_exhibits(tmp_path, replace(CELL, method=MethodId("tent")), ["cat", "dog"], look) == key
+    )
     assert asked == sampled_positions(100).tolist()
     found = read_exhibits(tmp_path)[key]
     assert found.names == tuple(f"image {at}" for at in asked)
