@@ -227,8 +227,8 @@ The split stands in `benchmarks/one_default.py` and was committed before the fir
 of 150 images (`rows/first-look.jsonl`, the last table): `steady` had 63.9, 76.1 and 54.6 %
 (continual, probes, mixed) and was 7.1, 2.4 and 8.6 points behind the best. After that four things
 changed: a large batch may leave the window at once and theta 1 joined the grid (both chosen on
-development images), parts became twice as long, and `cotta`, best or tied on all three, was left
-out for its cost. So "best other" lacks the strongest competitor that was seen.
+development images, by runs that were not kept), parts became twice as long, and `cotta`, best or
+tied on all three, was left out for its cost. So "best other" lacks the strongest competitor seen.
 
 These are parts of the grid that the script declares: short streams and one seed, so that
 differences of a point or two are noise; the intervals say how much. `eata` saw 512 images of the
