@@ -1,11 +1,11 @@
-"""This version against another one: time and peak memory a batch, in one interleaved run.
+"""This version against another one: time and memory per batch, in one interleaved run.
 
     python benchmarks/against.py ../other/src [--batches 8 200] [--methods bn tent gprebn]
 
-Each version has a process of its own for every method and size of batch, and both run one batch in
-turn, so that whatever else the machine does falls on both alike. Ratios are this / other, medians
-over the rounds; peak memory is that of the whole process over its first batches (Linux): what a
-version imports on its first batch another may have imported before.
+Each version has a process of its own for every method and batch size; both run one batch in turn,
+so that other load on the machine affects both. Ratios are this / other: the median over the rounds,
+and the ratio of the fastest rounds, which a busy machine disturbs least. Memory is exact: the most
+bytes that tensors held at once during a batch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,30 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1] / "src"
 # Only what every version has: `adapt` and the network by its name.
 WORKER = """
-import sys, time, warnings
-from pathlib import Path
+import sys, time, warnings, weakref
 import torch, driftnorm
 from driftnorm import models
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-def held(what):
-    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(what)) / 1024
+class Peak(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.held, self.now, self.most = {}, 0, 0
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(made):
+            if isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                key = storage._cdata
+                if key not in self.held:
+                    self.held[key] = storage.nbytes()
+                    self.now += storage.nbytes()
+                    weakref.finalize(storage, self.freed, key)
+        self.most = max(self.most, self.now)
+        return made
+    def freed(self, key):
+        self.now -= self.held.pop(key, 0)
 
 method, size = sys.argv[1], int(sys.argv[2])
 warnings.simplefilter("ignore")
@@ -34,10 +51,11 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 model = driftnorm.adapt(models.build("resnet20").eval(), method, guard="off")
 x = torch.randn(size, 3, 32, 32)
-Path("/proc/self/clear_refs").write_text("5")
-for _ in range(3):
+model(x)
+with Peak() as peak:
     model(x)
-print(held("VmHWM"), flush=True)
+    model(x)
+print(peak.most / 2**20, flush=True)
 for _ in sys.stdin:
     begun = time.perf_counter()
     model(x)
@@ -78,18 +96,20 @@ class Version:
 def compare(other: Path, method: str, size: int, rounds: int) -> str:
     """One line: ratios of time and of peak memory."""
     versions = [Version(HERE, method, size), Version(other, method, size)]
-    ratios = []
+    rows = []
     for turn in range(rounds):
         order = versions if turn % 2 else versions[::-1]  # neither always goes first
         took = {version: version.seconds() for version in order}
-        ratios.append(took[versions[0]] / took[versions[1]])
+        rows.append([took[version] for version in versions])
     for version in versions:
         version.end()
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    low, middle, high = statistics.quantiles([this / that for this, that in rows], n=4)
+    fastest = [min(column) for column in zip(*rows, strict=True)]
     memory = [version.peak_megabytes for version in versions]
     return (
         f"{method:8} batch {size:4}: time {middle:.3f} (quartiles {low:.3f} to {high:.3f}), "
-        f"peak memory {memory[0] / memory[1]:.3f} ({memory[0]:.0f} and {memory[1]:.0f} MB)"
+        f"fastest {fastest[0] / fastest[1]:.3f} ({1e3 * fastest[0]:.1f} and "
+        f"{1e3 * fastest[1]:.1f} ms), tensors {memory[0]:.1f} and {memory[1]:.1f} MB"
     )
 
 
@@ -99,7 +119,7 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="folder `src` of the other version")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 200])
     parser.add_argument("--methods", nargs="+", default=["bn", "tent", "gprebn"])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=41)
     given = parser.parse_args()
     for size in given.batches:
         for method in given.methods:

@@ -28,6 +28,7 @@ __all__ = [
 # Devices whose batch-norm kernels are called directly; every other device takes plain tensor ops.
 NATIVE_DEVICES = frozenset({"cpu", "cuda"})
 _WIDE_ENOUGH = (torch.float32, torch.float64)
+_SMALL = 4096  # numbers; tensors up to this size are concatenated before they are reduced
 
 
 GradientPath: TypeAlias = Literal["preserved", "detached"]
@@ -92,7 +93,15 @@ def instance_moments(x: Tensor) -> Moments:
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether all numbers are finite, with one synchronisation and no full-size temporary."""
-    sums = [t.detach().sum(dtype=statistics_dtype(t.dtype)) for t in tensors if t.numel()]
+    sums, small = [], []
+    for tensor in tensors:
+        if tensor.numel() > _SMALL:
+            sums.append(tensor.detach().sum(dtype=statistics_dtype(tensor.dtype)))
+        else:
+            small.append(tensor.detach().flatten())
+    if small:  # one reduction is cheaper than one per tensor
+        together = small[0] if len(small) == 1 else torch.cat(small)
+        sums.append(together.sum(dtype=statistics_dtype(together.dtype)))
     if len(sums) == 1:
         return math.isfinite(sums[0].item())
     return not sums or bool(torch.isfinite(torch.stack(sums)).all())

@@ -208,7 +208,7 @@ class RecipeAdapter(Adapter):
 
     def trained_values(self) -> dict[str, Tensor]:
         """What the stream has made of the parameters that the method trains, by name."""
-        start = start_values(self.converted.network, self._trained)
+        start = start_values(self.converted)
         return {**start, **self._tree.get("values", {})}
 
     def layer_moments(self) -> dict[str, tuple[Moments | None, Moments | None, float]]:
@@ -234,10 +234,10 @@ class RecipeAdapter(Adapter):
         network, recipe = self.converted.network, self.recipe
         chosen = assign_statistics(self._layers, recipe, layout)
         self._trained = trained_names(network, recipe, layout, chosen)
-        start_values(network, self._trained)  # refuses what cannot be trained
+        self.converted.trains(self._trained)
+        start_values(self.converted)  # refuses what cannot be trained
         source_classifier(network, recipe, layout)  # likewise
         self._layout = layout
-        self.converted.trains(self._trained)
         self.converted.watch(layout.classifier if recipe.needs_features else None)
 
     def _setting(self) -> Setting:
@@ -247,7 +247,7 @@ class RecipeAdapter(Adapter):
         return Setting(
             self.recipe,
             self.converted,
-            start_values(network, self._trained),
+            start_values(self.converted),
             source_classifier(network, self.recipe, self._layout),
             self._fitted,
             self._draws,
@@ -499,11 +499,9 @@ class RecipeAdapter(Adapter):
 
     def _check(self, draft: Draft, begun: Mapping[str, Any]) -> None:
         """Nothing that is kept may be NaN or infinite."""
-        moments = [*new_tensors(draft.layers, begun.get("layers", {}))]
-        # One reduction over all layers is cheaper than one per layer.
-        if moments and not is_finite([torch.cat([t.flatten() for t in moments])]):
+        if not is_finite(new_tensors(draft.layers, begun.get("layers", {}))):
             raise Refused("the batch makes the statistics of a layer non-finite")
-        memories = [*new_tensors(draft.parts, begun.get("parts", {}))]
+        memories = new_tensors(draft.parts, begun.get("parts", {}))
         if not is_finite([t for t in memories if t.is_floating_point()]):
             raise Refused("the batch makes the memory of a part non-finite")
 
@@ -594,7 +592,7 @@ class RecipeAdapter(Adapter):
         """How far the trained parameters are from the source, as a share of their length."""
         if not draft.values:
             return 0.0
-        start = start_values(self.converted.network, self._trained)
+        start = start_values(self.converted)
         moved = [(value - start[name]).float().norm() for name, value in draft.values.items()]
         length = [value.float().norm() for value in start.values()]
         return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
@@ -715,7 +713,7 @@ class RecipeAdapter(Adapter):
     def _judge(self, tree: Mapping[str, Any]) -> None:
         """Raise if a state cannot be one of this adapter's."""
         parts = {name: part for part, name in self.recipe.names.items()}
-        start = start_values(self.converted.network, self._trained)
+        start = start_values(self.converted)
         values, layers = tree.get("values", {}), tree.get("layers", {})
         memories = tree.get("parts", {})
         saving.check_names("has the entry", tree, vars(Draft()))

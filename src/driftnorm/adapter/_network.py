@@ -250,6 +250,10 @@ class ConvertedNetwork(nn.Module):
                     self._places[wanted[id(parameter)]].append((module._parameters, key))
         self._flat = [m for m in self.network.modules() if isinstance(m, nn.RNNBase)]
 
+    def source_values(self) -> dict[str, Tensor]:
+        """What the network came with, of the parameters that a pass may be given values for."""
+        return {name: held[key].detach() for name, ((held, key), *_) in self._places.items()}
+
     def _refresh_flat_weights(self) -> None:
         """Recurrent layers keep a list of their own parameters beside them."""
         for module in self._flat:

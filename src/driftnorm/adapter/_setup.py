@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 
 from driftnorm.adapter._layers import AdaptiveBatchNorm
+from driftnorm.adapter._network import ConvertedNetwork
 from driftnorm.adapter._probe import Layout
 from driftnorm.adapter._surgery import describe_norms
 from driftnorm.errors import NoBatchNormError
@@ -80,14 +81,13 @@ def _trainable(
     return [name for name in named if name not in left_out]
 
 
-def start_values(network: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+def start_values(network: ConvertedNetwork) -> dict[str, Tensor]:
     """The source's values of what is trained.
 
     Raises:
         TypeError: They are kept in a precision in which small steps are lost.
     """
-    named = dict(network.named_parameters())
-    start = {name: named[name].detach() for name in names}
+    start = network.source_values()
     for name, value in start.items():
         if statistics_dtype(value.dtype) != value.dtype:
             raise TypeError(

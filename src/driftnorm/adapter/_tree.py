@@ -11,6 +11,7 @@ from torch import Tensor
 __all__ = ["flatten", "mapped", "new_tensors", "tensors", "unflatten"]
 
 _EMPTY = ":empty"
+_MAPPINGS = (dict, Mapping)  # dict first: asking an abstract class is slow
 _KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
@@ -26,21 +27,26 @@ def tensors(tree: Any) -> Iterator[Tensor]:
             yield from tensors(value)
 
 
-def new_tensors(tree: Any, before: Any) -> Iterator[Tensor]:
+def new_tensors(tree: Any, before: Any) -> list[Tensor]:
     """The tensors of a tree that were not in the tree before: what a batch has replaced."""
+    found: list[Tensor] = []
+    _collect(tree, before, found)
+    return found
+
+
+def _collect(tree: Any, before: Any, found: list[Tensor]) -> None:
     if tree is before:
         return
     if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, Mapping):
-        known = before if isinstance(before, Mapping) else {}
+        found.append(tree)
+    elif isinstance(tree, _MAPPINGS):
+        known = before if isinstance(before, _MAPPINGS) else {}
         for key, value in tree.items():
-            yield from new_tensors(value, known.get(key))
+            _collect(value, known.get(key), found)
     elif isinstance(tree, tuple):
         known_parts = before if isinstance(before, tuple) else ()
         for place, value in enumerate(tree):
-            old = known_parts[place] if place < len(known_parts) else None
-            yield from new_tensors(value, old)
+            _collect(value, known_parts[place] if place < len(known_parts) else None, found)
 
 
 def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
