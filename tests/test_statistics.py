@@ -57,6 +57,7 @@ def settled(kind, memory, source):
 KINDS = [
     Source(),
     Batch(),
+    Batch(unbiased=True),
     Running(),
     Running(momentum=MOMENTUM),
     Running(momentum=MOMENTUM, start="source"),
@@ -71,9 +72,11 @@ KINDS = [
     Mixture(0.3),
     Mixture(0.7, Running(momentum=MOMENTUM)),
     Mixture(0.4, Batch()),
+    Mixture(0.4, Batch(unbiased=True)),
     Mixture(0.4, Source()),
     Prior(16),
     Prior(2.5),
+    Prior(2.5, unbiased=True),
     Prior(0),
 ]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -93,16 +96,21 @@ def replay(kind, stream, source=SOURCE):
 def expected_use(kind, stream):
     """(mean, var) for each batch, from the formulas."""
     pairs = [(b.mean, b.var, b.values) for b in stream]
+    whole = [
+        (mean, var * n / (n - 1) if getattr(kind, "unbiased", False) else var)
+        for mean, var, n in pairs
+    ]
     if isinstance(kind, Source):
         return [tuple(SOURCE[:2]) for _ in stream]
     if isinstance(kind, Batch):
-        return [pair[:2] for pair in pairs]
+        return whole
     if isinstance(kind, Mixture):
         targets = expected_use(kind.of, stream)
         return [reference.mixture(SOURCE[:2], target, kind.theta) for target in targets]
     if isinstance(kind, Prior):
         return [
-            reference.prior_mixture(SOURCE[:2], b[:2], kind.strength, b.samples) for b in stream
+            reference.prior_mixture(SOURCE[:2], own, kind.strength, b.samples)
+            for b, own in zip(stream, whole, strict=True)
         ]
     return reference.running_statistics(
         pairs, kind.momentum, kind.start, kind.update, kind.average, kind.unbiased, SOURCE, EPS

@@ -16,16 +16,20 @@ from driftnorm.recipe import Recipe
 __all__ = ["METHOD", "alpha_bn"]
 
 
-def alpha_bn(*, target_weight: float = 0.5, only: Selector | None = None) -> Recipe:
+def alpha_bn(
+    *, target_weight: float = 0.5, unbiased: bool = False, only: Selector | None = None
+) -> Recipe:
     """Mix source and batch statistics, without optimisation.
 
     Args:
         target_weight: Weight of the batch's statistics, in [0, 1]; 0 is the source, 1 is BN adapt.
+        unbiased: Take the unbiased variance of the batch, as public ports do.
         only: The layers that take part.
     """
     if not 0 <= target_weight <= 1:
         raise ValueError(f"`target_weight` must be in [0, 1], got {target_weight}.")
-    return Recipe(statistics=Mixture(target_weight, Batch()), gradient="detached", only=only)
+    statistics = Mixture(target_weight, Batch(unbiased))
+    return Recipe(statistics=statistics, gradient="detached", only=only)
 
 
 METHOD = Method(

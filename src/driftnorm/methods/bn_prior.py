@@ -17,14 +17,17 @@ from driftnorm.recipe import Recipe
 __all__ = ["METHOD", "bn_prior"]
 
 
-def bn_prior(*, strength: float = 16.0, only: Selector | None = None) -> Recipe:
+def bn_prior(
+    *, strength: float = 16.0, unbiased: bool = False, only: Selector | None = None
+) -> Recipe:
     """The source as a prior worth ``strength`` images, mixed with the current batch.
 
     Args:
         strength: N above.
+        unbiased: Take the unbiased variance of the batch, as public ports do.
         only: The layers that take part.
     """
-    return Recipe(statistics=Prior(strength), gradient="detached", only=only)
+    return Recipe(statistics=Prior(strength, unbiased), gradient="detached", only=only)
 
 
 METHOD = Method(
