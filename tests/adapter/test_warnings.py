@@ -56,7 +56,7 @@ def test_training_mode(network: Build, batches: Draw) -> None:
 @pytest.mark.parametrize("method", ["bn", "tent", "bn+rt3a"])
 def test_tiny_batches_with_batch_statistics(method: str, network: Build, batches: Draw) -> None:
     adapter = adapt(network(), method, guard="off")
-    sizes = [batches()[0], *(batches()[1][:n] for n in (7, 3, 2, 5, 3))]
+    sizes = [batches()[1][:n] for n in (7, 3, 2, 5, 3)]
     messages = said(serve(adapter, sizes))
     assert count(messages, "statistics of a batch of 7 are mostly noise") == 1
     assert count(messages, "mostly noise") == 1
@@ -76,6 +76,24 @@ def test_tiny_batches_of_methods_that_can(
 ) -> None:
     adapter = adapt(network(), method, guard="off", **options)
     assert count(said(serve(adapter, [x[:4] for x in batches()])), "mostly noise") == 0
+
+
+@pytest.mark.parametrize("method", ["bn", "tent"])
+def test_a_short_last_batch_is_how_a_loader_ends(
+    method: str, network: Build, batches: Draw
+) -> None:
+    adapter = adapt(network(), method, guard="off")
+    epoch = [*batches(), batches()[0][:3]]
+    assert said(serve(adapter, epoch + epoch)) == []
+    # A second one shows that the batches have become small.
+    assert count(said(serve(adapter, [batches()[0][:2]])), "a batch of 2 are mostly noise") == 1
+
+
+def test_one_picture_of_dense_prediction_is_not_tiny(batches: Draw) -> None:
+    dense = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6), nn.Conv2d(6, 4, 1)).eval()
+    pictures = [x[:1] for x in batches()]
+    for method, options in (("bn", {}), ("tent", {}), ("gprebn", {"episodic": True})):
+        assert said(serve(adapt(dense, method, guard="off", **options), pictures)) == []
 
 
 def test_batches_that_are_large_enough(network: Build, batches: Draw) -> None:

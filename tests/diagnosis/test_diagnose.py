@@ -272,6 +272,9 @@ def test_dense_predictions(batches: Any) -> None:
     assert found.run.classes == 4
     assert found.run.serial == {}
     assert found.run.trials[1].agreement["bn"] == 1.0
+    # One picture holds many predictions, so its statistics are not noise.
+    found = diagnose(pretend_trained(dense), batches(size=1))
+    assert "small-batch" not in kinds(found)
 
 
 def test_a_network_of_timm(timm: Any) -> None:

@@ -533,8 +533,10 @@ class RecipeAdapter(Adapter):
 
     def _look(self, draft: Draft, call: Call, forward: Forward) -> None:
         """Warn about a batch that makes results silently wrong."""
-        self._watch.look(call.x)
-        self._warn_of_episodes(len(call.x))
+        # Of dense predictions, one image holds as many as it has positions.
+        samples = forward.logits.numel() // forward.logits.shape[1]
+        self._watch.look_at_size(samples)
+        self._warn_of_episodes(samples)
         if draft.batches == 0:
             self._watch.look_at_logits(forward.logits)
             if looks_multi_label(forward.logits):

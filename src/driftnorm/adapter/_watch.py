@@ -14,7 +14,7 @@ from driftnorm.recipe import Recipe
 __all__ = ["Watch"]
 
 _ORDERED = 0.3  # shuffled streams stay below 0.1
-_TINY = 8  # images; below this, statistics of the batch alone are mostly noise
+_TINY = 8  # predictions; below this, statistics of the batch alone are mostly noise
 
 
 class Watch:
@@ -37,11 +37,13 @@ class Watch:
         needed = self.adapts or recipe.order_dependent
         self.guards = needed and not episodic and not compares and guard.policy != "off"
         self._said: set[str] = set()
+        self._before = 0
         self._harmful = False
 
     def forget(self) -> None:
         """As if nothing had been said yet."""
         self._said.clear()
+        self._before = 0
         self._harmful = False
 
     def say_once(self, kind: str, message: str) -> None:
@@ -50,12 +52,16 @@ class Watch:
             self._said.add(kind)
             warn(message)
 
-    def look(self, x: Tensor) -> None:
-        """Warn about a batch that makes results silently wrong."""
-        if len(x) < _TINY and self._recipe.statistics.trusts_one_batch:
+    def look_at_size(self, samples: int) -> None:
+        """Warn about batches of few predictions, unless it is one after larger ones.
+
+        That is how a data loader ends.
+        """
+        ends, self._before = self._before >= _TINY, samples
+        if samples < _TINY and not ends and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
-                f"statistics of a batch of {len(x)} are mostly noise: use larger batches, 'steady' "
+                f"statistics of a batch of {samples} are mostly noise: use larger batches, 'steady' "
                 "or 'bn-window'; where nothing may be carried from batch to batch, 'bn-prior'.",
             )
 

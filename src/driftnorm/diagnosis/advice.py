@@ -118,7 +118,7 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
-    if batch < WINDOW_BELOW and has_source:
+    if batch * run.positions < WINDOW_BELOW and has_source:
         reason = f"it counts images, for batches of {batch} say little by themselves"
         return Advice("method", "steady", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")

@@ -13,7 +13,7 @@ from driftnorm.models.normalized import doubt_of_constants
 __all__ = ["DOUBTS", "ORDERS", "Finding", "find", "find_cost_of_order"]
 
 FEW_IMAGES = 64
-SMALL_BATCH = 8  # below this, statistics of the batch alone are mostly noise
+SMALL_BATCH = 8  # predictions; below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious
 # With one of these no measurement can be trusted, though it may be sound.
 DOUBTS = ("normalisation", "few-images")
@@ -203,7 +203,7 @@ def _of_amount(run: DryRun) -> Iterator[Finding]:
             False,
             f"{run.images} images are too few to judge by{_by_chance(run)}; give some hundreds.",
         )
-    if max(run.batch_sizes) < SMALL_BATCH:
+    if max(run.batch_sizes) * run.positions < SMALL_BATCH:
         yield Finding(
             "small-batch",
             False,

@@ -103,6 +103,7 @@ class DryRun:
         images: How many images.
         broken: How many more were left out because they hold NaN or infinite values.
         batch_sizes: Sizes of the batches.
+        positions: Predictions per image: 1, but in dense prediction.
         looks: Range of the input.
         drift: Of the statistics.
         trials: The source first.
@@ -115,6 +116,7 @@ class DryRun:
     images: int
     broken: int
     batch_sizes: tuple[int, ...]
+    positions: int
     looks: Looks
     drift: Drift
     trials: tuple[Trial, ...]
@@ -218,6 +220,7 @@ class _Run:
             images=sum(self.sizes),
             broken=self.broken,
             batch_sizes=tuple(self.sizes),
+            positions=logits[0, 0].numel(),
             looks=self.looks,
             drift=drift,
             trials=tuple(self._trial(name, predictions, truth, classes) for name in predictions),
