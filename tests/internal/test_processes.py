@@ -1,6 +1,9 @@
 """Workers: one thread each, and no silent death."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +71,50 @@ def test_a_stop_reaches_tasks_at_work(tmp_path: Path) -> None:
         list(in_processes(wait_or_begin, begun(), 2))
     assert (tmp_path / "1").exists()
     assert time.monotonic() - before < 60
+
+
+STOPPED_AT_BIRTH = """
+import multiprocessing.util as util, os, signal, sys
+from driftnorm._internal.processes import in_processes
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    bear = util.spawnv_passfds
+
+    def bear_and_stop(path, words, passed):
+        child = bear(path, words, passed)
+        if any("spawn_main" in str(word) for word in words):
+            sys.argv[2] == "all" and os.killpg(0, int(sys.argv[1]))
+            sys.argv[2] == "one" and os.kill(os.getpid(), int(sys.argv[1]))
+        return child
+
+    util.spawnv_passfds = bear_and_stop
+    try:
+        list(in_processes(abs, range(9), 2))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be held here")
+@pytest.mark.parametrize(
+    ("number", "whom"), [("SIGTERM", "one"), ("SIGINT", "one"), ("SIGINT", "all")]
+)
+def test_a_signal_while_a_worker_starts(number: str, whom: str, tmp_path: Path) -> None:
+    """Between the birth of a worker and its orders, to this process or to all of a terminal."""
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED_AT_BIRTH)
+    ended = subprocess.run(
+        [sys.executable, script, str(int(getattr(signal, number))), whom],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        start_new_session=True,
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("stopped\n", "", 0)
 
 
 @pytest.mark.parametrize("workers", [0, -2])

@@ -31,6 +31,7 @@ _THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TASKS_AHEAD = 3  # a worker: enough that none waits, few enough that results do not pile up
 
 # In a worker: a byte that the parent sets. Without a lock, which a killed worker would never free.
@@ -125,7 +126,8 @@ def _submitted(
 ) -> Future[Result]:
     """The task's future; of a pool that broke a moment ago, one that says so."""
     try:
-        return pool.submit(function, task)
+        with _signals_held():  # submitting is what starts a worker
+            return pool.submit(function, task)
     except BrokenProcessPool as error:
         future: Future[Result] = Future()
         future.set_exception(error)
@@ -144,7 +146,7 @@ def _alone(
 ) -> Result:
     try:
         with _pool(1) as pool:
-            return pool.submit(function, task).result()
+            return _submitted(pool, function, task).result()
     except BrokenProcessPool:
         return died(task)
 
@@ -160,6 +162,22 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     finally:
         stop.value = True
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Signals wait: one that came between a worker's birth and its orders would orphan it.
+
+    Workers are born so and stay so until `_prepare`, as Ctrl-C in a terminal reaches them too.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -182,6 +200,8 @@ def _prepare(stop: Any) -> None:
     _stop = stop
     keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent sees to the rest
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
