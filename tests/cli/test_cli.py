@@ -74,7 +74,7 @@ def test_options_come_with_default_values_and_meaning(capsys: pytest.CaptureFixt
 
 def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    command = [*DRIFTNORM, "demo", "--seeds", "1", "--batch-size", "300", "--out", str(out)]
+    command = [*DRIFTNORM, "demo", "--trials", "1", "--batch-size", "300", "--out", str(out)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 120
     while len(list(out.glob("rows/*.json"))) < 20 and time.monotonic() < deadline:
@@ -83,7 +83,7 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     running.communicate()
     before = {path.name: path.stat().st_mtime_ns for path in out.glob("rows/*.json")}
     assert len(before) >= 20
-    again = call("demo", "--seeds", "1", "--batch-size", "300", "--out", str(out))
+    again = call("demo", "--trials", "1", "--batch-size", "300", "--out", str(out))
     assert again.returncode == 0, again.stderr
     assert "are there already" in again.stdout
     assert "\x1b" not in again.stdout

@@ -23,7 +23,17 @@ from driftnorm.training.domains.sweep import Sweep
 # Commands are run as the shell does it, from `sys.argv`.
 pytestmark = pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
 
-OLD = {"--lr", "--init", "--minutes", "--form", "--output", "--to", "--test-domain", "--state"}
+OLD = {
+    "--lr",
+    "--init",
+    "--minutes",
+    "--form",
+    "--output",
+    "--to",
+    "--test-domain",
+    "--state",
+    "--train",
+}
 # Values of one thing, however many they are.
 NOT_PLURAL = {"--mean", "--std", "--set", "--shuffle", "--where"}
 HELP_LINES, HELP_COLUMNS = 56, 100
@@ -67,6 +77,8 @@ def test_flags_keep_to_the_conventions(name: str) -> None:
         ):
             flag = names[0]
             assert flag.endswith("s") or flag in NOT_PLURAL or not flag.startswith("--"), flag
+        if {"--seeds", "--methods", "--models", "--algorithms"} & set(names):
+            assert "list[" in str(argument.hint), names
 
 
 @pytest.mark.parametrize("name", list(EVERY))

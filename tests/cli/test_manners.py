@@ -56,7 +56,10 @@ def test_quiet_commands_print_nothing(
     [
         (("table", "summary", "{home}"), "there are no rows in {home}."),
         (("plot", "severity", "{home}"), "there are no rows in {home}."),
-        (("demo", "--seeds", "0", "--out", "{home}/demo"), "`--seeds` must be at least 1, got 0."),
+        (
+            ("demo", "--trials", "0", "--out", "{home}/demo"),
+            "`--trials` must be at least 1, got 0.",
+        ),
     ],
 )
 def test_nothing_to_work_on_is_told(

@@ -225,7 +225,7 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
     monkeypatch.setattr("driftnorm.cli.demo.draw", lambda *about: pytest.fail("drawn"))
     monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")
     (tmp_path / "demo" / "rows").mkdir(parents=True)
-    demo(seeds=1, out=tmp_path / "demo")
+    demo(trials=1, out=tmp_path / "demo")
     said = capsys.readouterr().out
     assert said.startswith("note: the plot is left out, it needs matplotlib: pip install")
     assert "Saved table.md, rows.jsonl, stream.jsonl and report.html" in " ".join(said.split())

@@ -214,7 +214,7 @@ def test_the_command_run_twice(
     def run() -> str:
         bench_fine_tuned(
             data=Path(data),
-            train=Path(data),
+            test_data=Path(data),
             model="resnet20",
             weights=Path(weights),
             corruptions=["contrast", "fog"],

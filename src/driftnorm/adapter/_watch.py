@@ -61,8 +61,9 @@ class Watch:
         if samples < _TINY and not ends and self._recipe.statistics.trusts_one_batch:
             self.say_once(
                 "tiny batch",
-                f"statistics of a batch of {samples} are mostly noise: use larger batches, 'steady' "
-                "or 'bn-window'; where nothing may be carried from batch to batch, 'bn-prior'.",
+                f"statistics of a batch of {samples} are mostly noise: use larger batches, "
+                "'steady' or 'bn-window'; where nothing may be carried from batch to batch, "
+                "'bn-prior'.",
             )
 
     def look_at_order(self, found: Evidence) -> None:

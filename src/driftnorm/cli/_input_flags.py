@@ -33,6 +33,7 @@ __all__ = [
     "find_own_code",
     "open_images",
     "seed_of",
+    "tested_images",
 ]
 
 Network: TypeAlias = Annotated[
@@ -161,3 +162,12 @@ def open_images(data: Path, seed: int | None) -> Inputs:
     """The images in their own order, or shuffled."""
     inputs = open_inputs(data)
     return inputs if seed is None else Shuffled(inputs, seed)
+
+
+def tested_images(data: Path, test_data: Path | None) -> Path:
+    """Where the test images are: with those to train on, unless they are elsewhere."""
+    if test_data is None and data.suffix == ".npz":
+        raise ValueError(
+            f"`test_data` must name the test images: {data} holds one set only, to train on."
+        )
+    return test_data or data

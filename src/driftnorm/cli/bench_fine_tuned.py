@@ -14,6 +14,7 @@ from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._bench import BenchFlags, bench
 from driftnorm.cli._corruption_names import settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost
+from driftnorm.cli._input_flags import tested_images
 from driftnorm.training import Optimization
 from driftnorm.training.fine_tuning import FineTuning
 from driftnorm.views.networks import fine_tuned_table
@@ -24,7 +25,7 @@ __all__ = ["bench_fine_tuned"]
 def bench_fine_tuned(
     *,
     data: Path,
-    train: Path,
+    test_data: Path | None = None,
     model: str,
     weights: Path,
     corruptions: Annotated[list[str] | None, MANY] = None,
@@ -45,9 +46,10 @@ def bench_fine_tuned(
     Parameters
     ----------
     data
-        Clean test images, corrupted on the fly, or a folder in the layout of CIFAR-10-C.
-    train
         Clean training images: a folder of CIFAR's official files, or an .npz.
+    test_data
+        Clean test images, corrupted on the fly, or a folder in the layout of CIFAR-10-C; default:
+        the test split of --data.
     model
         A built-in name such as resnet20.
     weights
@@ -72,12 +74,13 @@ def bench_fine_tuned(
     """
     given = dict(locals()) | vars(flags)
     del given["flags"]
+    met = tested_images(data, test_data)
     setting = find_preset("tent-cifar")
     console = Console(stderr=True, quiet=flags.quiet)
-    usual = settle_corruptions(None, frost, console, stored_corruptions(data))
+    usual = settle_corruptions(None, frost, console, stored_corruptions(met))
     study = FineTunedStudy(
         FineTuning(
-            train=str(train),
+            train=str(data),
             model=model,
             weights=str(weights),
             folder=out,
@@ -88,7 +91,7 @@ def bench_fine_tuned(
             frost=frost,
         ),
         CorruptionStudy(
-            data=str(data),
+            data=str(met),
             model=model,
             weights=str(weights),
             methods=METHODS,

@@ -39,7 +39,7 @@ _MET = ("source", "bn", "tent", "gprebn", "bn-prior", "steady")
 
 def demo(
     *,
-    seeds: int = 3,
+    trials: int = 3,
     batch_size: int = 64,
     out: Annotated[Path, OUT] = Path("runs/demo"),
     quiet: Quiet = False,
@@ -50,7 +50,7 @@ def demo(
 
     Parameters
     ----------
-    seeds
+    trials
         How many times everything is repeated, with another split and another training.
     batch_size
         Images per batch.
@@ -58,7 +58,7 @@ def demo(
         Folder for rows, table, plot and report.
     """
     given = dict(locals())
-    for flag, value in (("--seeds", seeds), ("--batch-size", batch_size)):
+    for flag, value in (("--trials", trials), ("--batch-size", batch_size)):
         if value < 1:
             raise ValueError(f"`{flag}` must be at least 1, got {value}.")
     begun = time.perf_counter()
@@ -71,7 +71,7 @@ def demo(
             markup=False,
             soft_wrap=True,
         )
-    study = DigitStudy(out / "networks", seeds=seeds, batch_size=batch_size)
+    study = DigitStudy(out / "networks", seeds=trials, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
     done = sum(map(store.has, cells))
     keep_config(out, "demo", given)

@@ -13,7 +13,7 @@ from rich.console import Console
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import OUT, RARE, Device, Hours, Quiet, Settings, Threads
-from driftnorm.cli._input_flags import announce_own_code, find_own_code
+from driftnorm.cli._input_flags import announce_own_code, find_own_code, tested_images
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.images.cifar import Split
 from driftnorm.images.image_set import ImageSet
@@ -150,11 +150,7 @@ def _optimization(
 
 def _images(data: Path, test_data: Path | None) -> tuple[ImageSet, ImageSet]:
     """The images to train on and the clean ones to test on."""
-    if test_data is None and data.suffix == ".npz":
-        raise ValueError(
-            f"`test_data` must name the test images: {data} holds one set only, to train on."
-        )
-    return _small_images(data, "train"), _small_images(test_data or data, "test")
+    return _small_images(data, "train"), _small_images(tested_images(data, test_data), "test")
 
 
 def _small_images(path: Path, split: Split) -> ImageSet:
