@@ -279,7 +279,7 @@ def test_objectives_that_make_no_number(
 ) -> None:
     recipe = Recipe(statistics=Batch(), trainable="affine", loss=objective, update=(Descent(),))
     adapter = adapt(network(), recipe, guard="off")
-    with pytest.raises(TypeError, match=f"`loss` must make numbers.*{got}"):
+    with pytest.raises(TypeError, match=f"`loss` must return a tensor.*{got}"):
         adapter(batches()[0])
 
 

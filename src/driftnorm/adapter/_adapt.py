@@ -29,9 +29,9 @@ _ENGINE_OPTIONS = tuple(
 
 
 class Options(TypedDict, total=False):
-    """What every adapter takes, and what many methods do; see :class:`RecipeAdapter`.
+    """Options of every adapter and of many methods, for completion in editors.
 
-    For completion in editors: a method may take more.
+    A method may take more; see also :class:`RecipeAdapter`.
     """
 
     guard: Policy | Guard
@@ -77,7 +77,7 @@ def adapt(
         method: A name (:func:`list_methods` lists them), several joined by ``+`` and ``@``
             (``"gprebn+rt3a"``, ``"eata@gprebn"``), a :class:`Recipe` of your own, or a class
             of adapters of your own, which is called with the network and the options.
-        **options: Those of the method (``lr``, ``steps``, ``theta``, ...) and those of every
+        **options: Options of the method (``lr``, ``steps``, ``theta``, ...) and of every
             adapter (``guard``, ``on_bad_batch``, ``episodic``, ``reset_every``, ``classifier``,
             ``logits``, ``batch``, ``channels_last``, ``seed``, ``inplace``; see
             :class:`RecipeAdapter`).
@@ -99,7 +99,7 @@ def adapt(
     if isinstance(method, Recipe):
         if options:
             raise TypeError(
-                f"a Recipe has its options inside: change it with `dataclasses.replace`, "
+                f"a Recipe holds its own options: change it with `dataclasses.replace`, "
                 f"got `{next(iter(options))}`."
             )
         return RecipeAdapter(network, method, **engine)
@@ -121,5 +121,5 @@ def adapt(
 
 
 def list_methods() -> dict[str, Method]:
-    """Every registered method by name; each knows its paper, its options and its recipe."""
+    """Every registered method by name, with its paper, options and recipe."""
     return dict(known_methods())

@@ -1,4 +1,4 @@
-"""Look at what comes in: errors for wrong input, warnings for likely slips."""
+"""Checks of the input: errors for wrong input, warnings for likely mistakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refuse_export() -> None:
     exporting = torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
     if exporting or torch._C._get_tracing_state() is not None:
         raise RuntimeError(
-            "a live adapter cannot be exported: its graph would keep the statistics of the moment "
+            "a live adapter cannot be exported: its graph would freeze the current statistics "
             "and never adapt. Export `adapter.bake()`, a plain network, or use "
             "`driftnorm.export_onnx(adapter, ...)`."
         )
@@ -55,7 +55,7 @@ def check_input(x: object, network: nn.Module) -> Tensor:
 
 
 def reads_integers(network: nn.Module) -> bool:
-    """Whether the network looks up what integers stand for."""
+    """Whether the network embeds integers, such as tokens."""
     return any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in network.modules())
 
 
@@ -73,7 +73,7 @@ def normalizes_input(network: nn.Module) -> bool:
 
 
 def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None) -> str | None:
-    """Why a batch of images looks as if it missed the network's normalisation, or ``None``."""
+    """Why a batch of images looks as if it was not normalised, or ``None``."""
     if x.dim() != 4 or x.shape[1] not in (1, 3) or x.numel() == 0 or bool((x < 0).any()):
         return None
     highest = float(x.max())

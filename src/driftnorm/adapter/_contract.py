@@ -1,8 +1,8 @@
 """The contract: a network that predicts and adapts to what it sees.
 
 Everything that a batch changes is changed at once, when the batch is done. A bad batch, an
-exception or Ctrl-C is a batch that never was. From that one rule follow exact reset, exact resume,
-thread safety and the guard.
+exception or Ctrl-C leaves no trace. Exact reset, exact resume, thread safety and the guard all
+follow from this one rule.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class BatchReport:
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
         reason: Why the batch was bad or guarded, or taught nothing.
-        disagreement: Over recent images that the source was asked about too, the share to which
-            the two give different classes; NaN if there are none. The accuracy of the two on these
-            images differs by no more than this.
+        disagreement: The share of recent images, of those that the source was run on too, to which
+            the two give different classes; NaN if there are none. Their accuracies on these images
+            differ by no more than this.
         source: The source's logits on the first images of the batch, if the guard asked for them.
     """
 
@@ -54,13 +54,13 @@ class BatchReport:
 class Adapter(nn.Module):
     """Wraps a trained network; call it like the network.
 
-    ``adapter(x)`` answers and adapts. Answers are detached; the wrapped network runs in evaluation
-    mode (no dropout, no stochastic depth) whatever ``train()`` was called. Calls from several
+    ``adapter(x)`` predicts and adapts. Outputs are detached; the wrapped network always runs in
+    evaluation mode (no dropout, no stochastic depth), even after ``train()``. Calls from several
     threads are served one after the other. Works inside ``torch.no_grad()`` and
     ``torch.inference_mode()``.
 
     ``state_dict()`` holds all that the stream changed (statistics, counters, parameters, optimiser,
-    centroids): loaded into an adapter of the same network and method, the stream goes on with
+    centroids). Loaded into an adapter of the same network and method, it resumes the stream with
     bit-identical results.
 
     Attributes:
@@ -80,7 +80,7 @@ class Adapter(nn.Module):
     @property
     @abstractmethod
     def frozen(self) -> bool:
-        """Whether it answers without adapting."""
+        """Whether it predicts without adapting."""
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class Adapter(nn.Module):
     @property
     @abstractmethod
     def alarms(self) -> Sequence[object]:
-        """Every time that adapting was found to be harmful."""
+        """One alarm for each time that adapting was found to be harmful."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -110,7 +110,7 @@ class Adapter(nn.Module):
         """Adapt again."""
 
     def fit(self, images: Tensor | Iterable[Tensor]) -> Adapter:
-        """Show images of the source's own domain to a method that needs some; most need none."""
+        """Show source-domain images to a method that needs some; most need none."""
         return self
 
     def layer_moments(self) -> dict[str, tuple[Moments | None, Moments | None, float]]:
@@ -129,4 +129,4 @@ class Adapter(nn.Module):
 
     @abstractmethod
     def revert(self) -> nn.Module:
-        """The source network again; with ``inplace=True``, the very one that was given."""
+        """Return the source network; with ``inplace=True``, the network that was passed in."""

@@ -1,7 +1,7 @@
 """The one engine that runs every recipe.
 
 All that a stream changes is one immutable tree. A batch drafts a new one; the commit is one
-assignment, so whatever goes wrong before it is a batch that never was.
+assignment, so a batch that fails before it leaves no trace.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class RecipeAdapter(Adapter):
     Args:
         network: A trained network; copied, unless ``inplace``.
         recipe: What to do with each batch.
-        method: The method's name, for people.
-        classifier: Dotted name of the layer that makes the logits; found by itself if ``None``.
-        logits: Takes the logits out of what the network returns: a function, or the name of a key
+        method: The method's name, for messages.
+        classifier: Dotted name of the layer that makes the logits; detected if ``None``.
+        logits: Extracts the logits from what the network returns: a function, or the name of a key
             or attribute. Not needed for a tensor, or an object with an attribute ``logits``.
         batch: Name of the argument that is the batch, if it is not the first floating-point tensor
             with two axes or more.
@@ -174,12 +174,12 @@ class RecipeAdapter(Adapter):
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """Every time the guard found adapting harmful: when, why, and its numbers."""
+        """The guard's alarms: when, why, and the numbers behind them."""
         return self.guard.alarms(self._watched)
 
     @property
     def held(self) -> bool:
-        """Whether the source answers for a while, because the guard found harm."""
+        """Whether the source answers for now, because the guard raised an alarm."""
         return bool(self._watched.get("held", 0) > 0)
 
     @property
@@ -190,24 +190,24 @@ class RecipeAdapter(Adapter):
 
     @property
     def frozen(self) -> bool:
-        """Whether it answers without adapting."""
+        """Whether it predicts without adapting."""
         return self._frozen
 
     @property
     def probing(self) -> bool:
-        """Whether the network runs just now for the adapter's own ends: an audit, a probe.
+        """Whether the network is running for the adapter's own purposes: an audit or a probe.
 
-        Forward hooks of one's own fire then as well, and can ask.
+        Your own forward hooks fire then too; they can check this.
         """
         return self.converted.probing
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """All that the stream changed: a tree of tensors and numbers, not to be changed."""
+        """All that the stream changed: a tree of tensors and numbers; do not modify it."""
         return self._tree
 
     def trained_values(self) -> dict[str, Tensor]:
-        """What the stream has made of the parameters that the method trains, by name."""
+        """Current values of the parameters that the method trains, by name."""
         start = start_values(self.converted)
         return {**start, **self._tree.get("values", {})}
 
@@ -220,7 +220,7 @@ class RecipeAdapter(Adapter):
         }
 
     def __getattr__(self, name: str) -> Any:
-        """What the adapter itself lacks, the network may have."""
+        """Attributes that the adapter lacks are the network's."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -264,7 +264,7 @@ class RecipeAdapter(Adapter):
         """
         refuse_export()
         if torch.compiler.is_compiling():
-            # Importing the compiler takes a second: only where it is at work already.
+            # Importing the compiler takes a second: only if it is loaded already.
             eagerly = torch.compiler.disable(self._respond)  # type: ignore[no-untyped-call]
             return eagerly(args, kwargs)
         return self._respond(args, kwargs)
@@ -309,13 +309,13 @@ class RecipeAdapter(Adapter):
 
     @torch.inference_mode(False)
     def fit(self, images: Tensor | Iterable[Tensor]) -> RecipeAdapter:
-        """Show images of the source's own domain, without labels, to parts that need some.
+        """Show source-domain images, without labels, to parts that need some.
 
-        What is learned so (EATA's Fisher information) is kept by :meth:`reset`. Does nothing for
-        methods that need nothing.
+        What is learned here (EATA's Fisher information) survives :meth:`reset`. Does nothing for
+        methods that need no such images.
 
         Args:
-            images: A batch, or batches; a few hundred images in all will do.
+            images: A batch, or batches; a few hundred images in total are enough.
         """
         self._refuse_reverted()
         parts = [part for part in self.recipe.parts if type(part).fit is not Part.fit]
@@ -363,7 +363,7 @@ class RecipeAdapter(Adapter):
 
     @torch.inference_mode(False)
     def revert(self) -> nn.Module:
-        """The source network again; with ``inplace=True``, the very one that was given."""
+        """Return the source network; with ``inplace=True``, the network that was passed in."""
         with self._lock:
             self.reset()
             if not self.converted.inplace:
@@ -414,7 +414,7 @@ class RecipeAdapter(Adapter):
             return self._source_answer(call)
 
     def _known(self, call: Call) -> Call:
-        """The batch in the network's layout; the first one tells how the network runs."""
+        """The batch in the network's layout; the first one reveals how the network runs."""
         call = self.converted.lay_out(call)
         if self._layout is None:
             needed = self.recipe.needs_classifier
@@ -506,7 +506,7 @@ class RecipeAdapter(Adapter):
             raise Refused("the batch makes the memory of a part non-finite")
 
     def _review(self, step: LiveStep, draft: Draft, call: Call, forward: Forward) -> Verdict:
-        """Warn about the batch; what the guard and the recipe's reviews ask for."""
+        """Warn about the batch; returns what the guard and the recipe's reviews ask for."""
         self._look(draft, call, forward)
         alarm = self._audit(draft, call, forward) if self._watch.guards else None
         if alarm is not None:
@@ -544,7 +544,7 @@ class RecipeAdapter(Adapter):
                     "multi-label",
                     "the network's outputs all lie between 0 and 1 without adding up to 1, as "
                     "sigmoids of several labels do, but logits of classes that exclude each other "
-                    "are needed: adapt it without its sigmoid; for several labels an image, take "
+                    "are needed: adapt it without its sigmoid; for several labels per image, use "
                     "a method that reads no logits, such as 'bn' or 'bn-prior'.",
                 )
         order = self._layout.order if self._layout is not None else ()
@@ -553,7 +553,7 @@ class RecipeAdapter(Adapter):
             self._watch.look_at_first(call.x, seen, self._layers[order[0]].source)
 
     def _audit(self, draft: Draft, call: Call, forward: Forward) -> Alarm | None:
-        """Ask the source about some images, if it is their turn; an alarm to be acted on."""
+        """Run the source on some images when that is due; returns an alarm to act on."""
         known = dict(draft.parts.get(_GUARD, {}))
         known["since"] = known.get("since", 0) + len(call.x)
         asked, known["owed"] = self.guard.due(known, len(call.x))
@@ -578,7 +578,7 @@ class RecipeAdapter(Adapter):
         return alarm
 
     def _warn_of_episodes(self, samples: int) -> None:
-        """Running statistics of one image are its own, which is what they are meant to avoid."""
+        """Running statistics of one image are just its own: the average has no effect."""
         statistics = self.recipe.statistics
         alone = statistics.keeps_history and not statistics.uses_source
         if self.episodic and samples == 1 and alone:
@@ -602,12 +602,12 @@ class RecipeAdapter(Adapter):
     # ------------------------------------------------------------------ answers that change nothing
 
     def _serving(self, step: LiveStep) -> Serving:
-        """Whose parameters and statistics answer: the last part's that names somebody."""
+        """Whose parameters and statistics answer: the last part that names someone decides."""
         named = [s for part in self.recipe.answer if (s := part.serving(step)) is not None]
         return named[-1] if named else Serving(step.values)
 
     def _at_rest(self, call: Call | None = None) -> tuple[LiveStep, Serving]:
-        """A step that is thrown away, on the state as it is."""
+        """A step on the current state that will be discarded."""
         nothing = Call(torch.empty(0)) if call is None else call
         step = LiveStep(self._setting(), Draft.of(self._tree), nothing, frozen=True)
         return step, self._serving(step)
@@ -631,7 +631,7 @@ class RecipeAdapter(Adapter):
         return self._source_answer(call)
 
     def _source_answer(self, call: Call) -> Any:
-        """What the network would have said without any adaptation."""
+        """What the unadapted network predicts."""
         return self.converted.run(call, Pass("source", {})).output
 
     def _refuse(self, why: str, call: Call) -> Any:
@@ -645,7 +645,7 @@ class RecipeAdapter(Adapter):
         return self._unadapted_answer(call)
 
     def _unadapted_answer(self, call: Call) -> Any:
-        """To a batch that changes nothing; no state of another batch answers in an episode."""
+        """For a batch that changes nothing; an episode uses no state of another batch."""
         return self._source_answer(call) if self.episodic else self._settled_answer(call)
 
     # ------------------------------------------------------------------ state
@@ -666,7 +666,7 @@ class RecipeAdapter(Adapter):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Go on where a saved stream was. Checked as a whole before anything is changed."""
+        """Resume a saved stream. The whole state is checked before anything is changed."""
         with self._lock, torch.inference_mode(False):
             saving.check_network(state_dict, self.state_dict())
             return super().load_state_dict(state_dict, strict, assign)
@@ -690,7 +690,7 @@ class RecipeAdapter(Adapter):
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         if local_metadata.get("assign_to_params_buffers"):
-            raise ValueError("`assign=True` would part the adapter from its network's parameters.")
+            raise ValueError("`assign=True` would detach the adapter from its parameters.")
         own_prefix = prefix + saving.PREFIX
         own = {k: state_dict.pop(k) for k in [*state_dict] if k.startswith(own_prefix)}
         self._restore({key.removeprefix(own_prefix): value for key, value in own.items()})
@@ -713,7 +713,7 @@ class RecipeAdapter(Adapter):
         self._bad_batches, self._frozen = counts["bad"], counts["frozen"]
 
     def _judge(self, tree: Mapping[str, Any]) -> None:
-        """Raise if a state cannot be one of this adapter's."""
+        """Raise if a state cannot belong to this adapter."""
         parts = {name: part for part, name in self.recipe.names.items()}
         start = start_values(self.converted)
         values, layers = tree.get("values", {}), tree.get("layers", {})
@@ -746,7 +746,7 @@ class RecipeAdapter(Adapter):
 
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
-        """Take the state along with the network; it stays in float32 or wider."""
+        """Move the state along with the network; it stays in float32 or wider."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         trained = {self.recipe.names[p] for p in self.recipe.parts if isinstance(p, Update)}
 
@@ -782,7 +782,7 @@ class RecipeAdapter(Adapter):
 
     @contextmanager
     def _own_randomness(self) -> Iterator[None]:
-        """With a seed, leave the caller's random numbers alone."""
+        """With a seed, leave the caller's random state alone."""
         if self.seed is None:
             yield
             return
@@ -792,27 +792,27 @@ class RecipeAdapter(Adapter):
             yield
 
     def _reseed(self, device: torch.device, batches: int) -> None:
-        """With a seed, the random numbers of a batch depend on how many came before it only."""
+        """With a seed, a batch's random numbers depend only on how many came before it."""
         if self.seed is None:
             return
         if device.type == "cpu":
-            # Where CUDA is not at work, `torch.manual_seed` notes the call stack for it, slowly.
+            # Before CUDA is initialised, `torch.manual_seed` records the call stack: slow.
             torch.default_generator.manual_seed(self.seed + batches)
         else:
             torch.manual_seed(self.seed + batches)
 
 
 def _refuse_companions(memory: Memory, call: Call) -> None:
-    """A memory mixes images of several batches, to which no other tensor of a call belongs."""
+    """A memory mixes images of several batches, so other tensors of a call do not match."""
     if any(isinstance(leaf, Tensor) for leaf in tree_leaves((call.args, dict(call.kwargs)))):
         raise ValueError(
-            f"{type(memory).__name__} keeps images of earlier batches, but the network is called "
-            "with further tensors beside them: choose a method without a memory."
+            f"{type(memory).__name__} keeps images of earlier batches, but the network takes "
+            "further tensors with each batch: choose a method without a memory."
         )
 
 
 def _mean(trees: list[Any]) -> Any:
-    """Of equal trees, number by number."""
+    """Element-wise mean of trees of the same structure."""
     first = trees[0]
     if isinstance(first, Mapping):
         return {key: _mean([tree[key] for tree in trees]) for key in first}

@@ -1,7 +1,7 @@
 """The adaptive batch-norm layer: source moments, chosen statistics and a gradient path.
 
 The layer knows nothing of losses, optimisers or streams, and keeps no state of the stream: it asks
-the pass that is going on. Outside of any pass it is the layer that it stands for.
+the current pass. Outside a pass it behaves as the layer it replaces.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class AdaptiveBatchNorm(nn.Module):
         weight: gamma, or ``None``.
         bias: beta, or ``None``.
         source: The statistics the network was trained with, or ``None`` if it kept none.
-        channels: How many channels the layer has.
-        eps: As in the layer that this one stands for.
+        channels: Number of channels.
+        eps: As in the replaced layer.
         tail: What the replaced layer did after normalising (timm's fused activation).
 
     Attributes:
         name: Its dotted name in the network.
-        stage: Where it finds the pass that is going on.
+        stage: Where it finds the current pass.
         statistics: Which moments normalise (default: the source's).
         gradient: ``"preserved"`` is eq. 6; ``"detached"`` stops the gradient at the statistics.
-        precision: Of the layer that this one stands for. Statistics and affine parameters are kept
-            in float32 or wider all the same: small steps would be lost in less.
+        precision: Of the replaced layer. Statistics and affine parameters are always kept in
+            float32 or wider: small steps would be lost in less.
     """
 
     # nn.Module's __getattr__ would type these as Tensor | Module.
@@ -89,7 +89,7 @@ class AdaptiveBatchNorm(nn.Module):
         return None if mean is None or var is None else Moments(mean, var)
 
     def settled(self, now: Pass) -> Moments | None:
-        """The fixed statistics that stand for all that a stream has shown."""
+        """The fixed statistics that summarise the stream so far."""
         chosen = self.statistics if now.statistics is None else now.statistics
         memory = now.memory(self.name)
         if self.source is None and not memory:
@@ -113,7 +113,7 @@ class AdaptiveBatchNorm(nn.Module):
             chosen = self.statistics
             if now.statistics is not None and chosen.uses_batch:
                 chosen = now.statistics
-            # One value per channel has no variance: it says nothing to most statistics.
+            # One value per channel has no variance: most statistics cannot use it.
             if x.numel() // self.num_features > 1 or (chosen.single_values and x.numel()):
                 with_gradient = torch.is_grad_enabled() and (x.requires_grad or self._trainable)
                 preserve = with_gradient and self.gradient == "preserved"
@@ -173,6 +173,6 @@ def _parameter(value: Tensor | None) -> nn.Parameter | None:
 
 
 def _kept_wide(before: Tensor, after: Tensor) -> Tensor:
-    """What came of a change of device or type, without the loss of precision."""
+    """The tensor after a change of device or dtype, but never below float32."""
     wide = statistics_dtype(after.dtype)
     return after if wide == after.dtype else before.to(device=after.device, dtype=wide)

@@ -1,7 +1,7 @@
-"""A network with adaptive batch-norm layers, and the one way to ask it: a pass with given values.
+"""A network with adaptive batch-norm layers, and the one way to run it: a pass with given values.
 
 The network's own parameters are the source's and stay so. A pass is given the values it runs with;
-for its time they take the place of the parameters in the modules that hold them.
+while it runs, they replace the parameters in the modules that hold them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Call(NamedTuple):
         x: The batch.
         args: The arguments, with `_Batch.HERE` in the place of the batch.
         kwargs: Likewise.
-        part_of: Samples of the batch that these are the first of; 0 if they are all.
+        part_of: Size of the batch of which these are the first samples; 0 if they are all of it.
     """
 
     x: Tensor
@@ -62,8 +62,8 @@ class Call(NamedTuple):
         Args:
             args: As the network takes them.
             kwargs: Likewise.
-            name: Of the argument, or of the entry of a dictionary, that is the batch. Without it,
-                the first floating-point tensor with two axes or more is: labels are integers.
+            name: Name of the argument or dictionary entry that is the batch. By default, the first
+                floating-point tensor with two axes or more: labels are integers.
             integers: Whether the batch may be of integers; then it is the first tensor.
         """
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
@@ -97,7 +97,7 @@ class Call(NamedTuple):
         return Call(self.x[:count], part_of=len(self.x))
 
     def put_to(self, network: nn.Module) -> Any:
-        """Call the network; with a copy, for it may change its input, and a batch runs twice."""
+        """Call the network on a copy: it may change its input, and a batch may run twice."""
         x = self.x.clone()
         if self.is_plain:
             return network(x)
@@ -118,7 +118,7 @@ class ConvertedNetwork(nn.Module):
 
     Args:
         network: The trained network.
-        logits: Takes the logits out of what the network returns: a function, or a name.
+        logits: Extracts the logits from what the network returns: a function, or a name.
         channels_last: Run in channels-last layout; ``None`` decides on the first batch.
         inplace: Convert ``network`` itself.
         only: The layers that take part; others need not be of a known kind.
@@ -142,7 +142,7 @@ class ConvertedNetwork(nn.Module):
             )
         self._training = {m: m.training for m in network.modules()} if inplace else {}
         self._gradients = {p: p.requires_grad for p in network.parameters()} if inplace else {}
-        surgery.find_batch_norms(network, only)  # complains before anything is copied or changed
+        surgery.find_batch_norms(network, only)  # raises before anything is copied or changed
         self.network = network if inplace else _copied(network)
         self._surgery = surgery.convert(self.network, only)
         self.network.requires_grad_(False)
@@ -196,7 +196,7 @@ class ConvertedNetwork(nn.Module):
             now: What its layers are asked for.
             values: Parameters in place of the source's.
             grad: Whether to build a graph.
-            hidden: Whether nobody asked for it: an audit, a probe.
+            hidden: Whether the caller did not ask for it: an audit or a probe.
         """
         before, was_probing = self.stage.now, self.probing
         self.stage.now, self.probing, self._features = now, was_probing or hidden, None
@@ -271,7 +271,7 @@ class ConvertedNetwork(nn.Module):
         )
         raise TypeError(
             f"expected logits of shape (N, K) or (N, K, ...) from {self.kind}, got {got}; "
-            f"pass `logits=` a function that takes them out of its output, or their name in it."
+            f"pass `logits=` a function that extracts them from its output, or their name in it."
         )
 
     def _selected(self, output: Any) -> Any:
@@ -305,8 +305,8 @@ class ConvertedNetwork(nn.Module):
             how = "batch['image']" if isinstance(given, Mapping) else "batch[0]"
             raise TypeError(
                 f"{self.kind} failed on a {type(given).__name__}, as data loaders give them: call "
-                f"the adapter with what the network takes, such as `adapter({how})`. It said: "
-                f"{error}"
+                f"the adapter with what the network takes, such as `adapter({how})`. Its "
+                f"error: {error}"
             ) from error
 
     # ------------------------------------------------------------------ learning how it runs
@@ -323,7 +323,7 @@ class ConvertedNetwork(nn.Module):
         return call.laid_out(bool(self._channels_last))
 
     def _prefers_channels_last(self, call: Call) -> bool:
-        """Switch to the layout that the kernels like best, where it changes nothing but speed."""
+        """Switch to the layout that is fastest, if it changes nothing but speed."""
         convolves = any(isinstance(m, nn.Conv2d) for m in self.network.modules())
         if not convolves or call.x.dim() != 4 or call.x.device.type not in ("cpu", "cuda"):
             return False
@@ -423,9 +423,9 @@ def _copied(network: nn.Module) -> nn.Module:
 
 
 def laid_out_as(value: Tensor, parameter: Tensor) -> Tensor:
-    """In the memory layout of what it stands for: a state from a file has its own.
+    """In the memory layout of ``parameter``: a state from a file has its own.
 
-    Kernels differ in the last bits, and a resumed stream would part from an uninterrupted one.
+    Kernels differ in the last bits, so a resumed stream would diverge from an uninterrupted one.
     """
     if value.stride() == parameter.stride():
         return value
@@ -433,7 +433,7 @@ def laid_out_as(value: Tensor, parameter: Tensor) -> Tensor:
 
 
 def _is_channels_last(network: nn.Module) -> bool:
-    """Whether the first convolution whose layout can be told has its weights so."""
+    """Whether the weights of the first convolution with an unambiguous layout are so."""
     kernels = (m.weight for m in network.modules() if isinstance(m, nn.Conv2d))
     told = (w for w in kernels if min(w.shape[1:]) > 1 and w.dim() == 4)
     return any(w.is_contiguous(memory_format=torch.channels_last) for w in islice(told, 1))

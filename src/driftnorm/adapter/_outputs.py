@@ -1,4 +1,4 @@
-"""What an adapter hands back: the network's own kind of answer, without a graph."""
+"""What an adapter returns: the network's own kind of output, without a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["detached"]
 
 
 def detached(answer: Any) -> Any:
-    """The answer with every tensor in it detached: in containers, dataclasses, plain objects."""
+    """The output with every tensor in it detached: in containers, dataclasses, plain objects."""
     return _detached(answer, {})
 
 
@@ -23,7 +23,7 @@ def _detached(answer: Any, twins: dict[int, Any]) -> Any:
 
 
 def _detached_leaf(value: Any, twins: dict[int, Any]) -> Any:
-    """A leaf to torch may be an object that holds tensors, and even itself."""
+    """What torch sees as a leaf may be an object that holds tensors, or even itself."""
     if isinstance(value, Tensor):
         return value.detach()
     if id(value) in twins:

@@ -16,11 +16,11 @@ __all__ = ["Pass", "Stage"]
 
 
 class Pass:
-    """What the layers of a network are asked for, from the first to the last.
+    """One forward pass as the layers of a network see it.
 
     Args:
         mode: See :class:`~driftnorm.parts.contract.Step`.
-        layers: The layers' memories to begin with.
+        layers: The layers' memories to start from.
         statistics: In place of the layers' own, if given.
         replay: What an earlier pass used, for ``"again"``.
     """
@@ -43,7 +43,7 @@ class Pass:
         self._replay = {name: iter(used) for name, used in (replay or {}).items()}
 
     def memory(self, name: str) -> Mapping[str, Any]:
-        """A layer's memory; one that runs twice in a pass goes on from its own first proposal."""
+        """A layer's memory; a layer that runs twice in a pass continues from its proposal."""
         known: Mapping[str, Any] | None = self.proposed.get(name)
         return self.layers.get(name, {}) if known is None else known
 
@@ -80,7 +80,7 @@ class Pass:
 
 
 class Stage:
-    """Where the layers of one network find the pass that is going on; ``None`` between passes."""
+    """Where the layers of one network find the current pass; ``None`` between passes."""
 
     def __init__(self) -> None:
         self.now: Pass | None = None

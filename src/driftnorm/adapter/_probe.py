@@ -31,7 +31,7 @@ def probe(
     classifier: str | None,
     needs_classifier: bool,
 ) -> Layout:
-    """Run the network once and watch.
+    """Run the network once and record its layers.
 
     Args:
         network: The converted network.
@@ -93,22 +93,22 @@ def _classifier(outputs: Mapping[str, Tensor], logits: Tensor, named: str | None
         return named
     if not makes_logits and logits.dim() > 2:
         raise ValueError(
-            "this method needs a linear classifier of one row of features for each image, but the "
+            "this method needs a linear classifier of one feature vector per image, but the "
             f"network gives logits of shape {tuple(logits.shape)}, as for dense prediction: choose "
             "a method that adapts batch norm, such as 'gprebn' or 'bn'. One that trains the "
             "classifier needs its name: `classifier=...`."
         )
     if not makes_logits:
         raise ValueError(
-            "found no linear layer whose output is the network's output, and this method must tell "
-            "classifier from features. If another layer makes the logits, name it with "
+            "found no linear layer whose output is the network's output, and this method must know "
+            "which layer is the classifier. If another layer makes the logits, name it with "
             f"`classifier=...`. Linear layers that ran: {', '.join(outputs) or 'none'}."
         )
     return makes_logits[0]
 
 
 def _same(output: Any, logits: Tensor) -> bool:
-    """Whether they are the same numbers in memory, possibly seen through a view."""
+    """Whether two tensors share the same memory, possibly through a view."""
     return (
         isinstance(output, Tensor)
         and output.data_ptr() == logits.data_ptr()

@@ -1,7 +1,7 @@
 """An adapter's own entries in its state dict: plain tensors under the prefix ``adapter.``.
 
-Tensors only, so that safetensors and ``torch.load(weights_only=True)`` can keep them. The one text,
-``adapter.about``, is JSON in bytes: what the state belongs to, and what it consists of.
+Tensors only, so that safetensors and ``torch.load(weights_only=True)`` can store them. The only
+text, ``adapter.about``, is JSON in bytes: what the state belongs to, and what it consists of.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def fingerprint(network: nn.Module) -> list[float]:
 
 
 def pack(about: Mapping[str, Any], trees: Mapping[str, Any]) -> dict[str, Tensor]:
-    """All that an adapter knows beyond its network, as a flat dictionary."""
+    """An adapter's state beyond its network, as a flat dictionary."""
     entries: dict[str, Tensor] = {}
     for name in _TREES:
         entries |= {f"{name}/{key}": value for key, value in flatten(trees[name]).items()}
@@ -46,7 +46,7 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
     """What a state belongs to.
 
     Raises:
-        ValueError: If it is not the state of an adapter, not of this one, or not whole.
+        ValueError: If it is not an adapter's state, not this one's, or incomplete.
     """
     if "about" not in entries:
         raise ValueError(
@@ -61,7 +61,7 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
     if about.get("format") != FORMAT:
         raise ValueError(
             f"this state was saved in format {about.get('format', 1)} by another version of "
-            f"driftnorm, which this one (format {FORMAT}) does not read: begin the stream again."
+            f"driftnorm, which this one (format {FORMAT}) does not read: start the stream again."
         )
     if (about["method"], about["settings"]) != (own["method"], own["settings"]):
         raise ValueError(
@@ -87,7 +87,7 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
 
 
 def unpack(entries: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The trees in a state, with every number judged.
+    """The trees in a state, with every number checked.
 
     Raises:
         ValueError: A number that is not finite, or a negative count.
@@ -113,18 +113,18 @@ def _judge(key: str, value: Tensor) -> None:
 
 
 def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
-    """Raise if the network's part of a state is of another network."""
+    """Raise if the network's part of a state belongs to another network."""
     network = {k: v for k, v in given.items() if not k.startswith(PREFIX)}
     expected = {k: v for k, v in own.items() if not k.startswith(PREFIX)}
     if len(network) == len(given):
-        return  # no adapter's state at all: `read_about` says so
+        return  # not an adapter's state: `read_about` raises
     for what, names in (
         ("lacks", expected.keys() - network.keys()),
         ("has unexpected", network.keys() - expected.keys()),
     ):
         if names:
             raise ValueError(
-                f"the state is of another network, or not whole: it {what} {len(names)} entries, "
+                f"the state is of another network, or incomplete: it {what} {len(names)} entries, "
                 f"such as `{min(names)}`."
             )
     for key, value in expected.items():
@@ -136,7 +136,7 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
 
 
 def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise if a state speaks of something that this adapter does not have."""
+    """Raise if a state has entries for something that this adapter lacks."""
     unknown = set(given) - set(known)
     if unknown:
         raise ValueError(
@@ -156,7 +156,7 @@ def check_shape(key: str, value: Tensor, shape: torch.Size) -> None:
 
 @contextmanager
 def about(key: str) -> Iterator[None]:
-    """Name the entry whose numbers are judged."""
+    """Add the name of the entry to errors about its values."""
     try:
         yield
     except (ValueError, TypeError, KeyError) as error:

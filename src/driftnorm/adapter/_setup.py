@@ -53,7 +53,7 @@ def trained_names(
     names = tuple(_trainable(dict(network.named_parameters()), recipe, layout, chosen))
     if not names:
         affine_free = recipe.trainable == "affine" and recipe.only is None
-        advice = " Methods that change statistics alone do without: 'bn', 'bn-window'."
+        advice = " Methods that only change statistics do not need any: 'bn', 'bn-window'."
         raise ValueError(
             f"`trainable={recipe.trainable!r}` selects no parameter of {type(network).__name__}: "
             f"there is nothing to optimise.{advice if affine_free else ''}"
@@ -85,15 +85,15 @@ def start_values(network: ConvertedNetwork) -> dict[str, Tensor]:
     """The source's values of what is trained.
 
     Raises:
-        TypeError: They are kept in a precision in which small steps are lost.
+        TypeError: Their precision is so low that small steps are lost.
     """
     start = network.source_values()
     for name, value in start.items():
         if statistics_dtype(value.dtype) != value.dtype:
             raise TypeError(
                 f"`{name}` would be trained in {value.dtype}, in which small steps are lost. Adapt "
-                "the network in float32, under `torch.autocast` if it shall be fast; methods that "
-                "train batch norm alone can do with less."
+                "the network in float32, under `torch.autocast` for speed; methods that train "
+                "only batch norm also work in half precision."
             )
     return start
 

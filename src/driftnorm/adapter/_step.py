@@ -41,12 +41,12 @@ class Setting:
     """What does not change from batch to batch.
 
     Attributes:
-        recipe: What is done.
-        network: To what.
+        recipe: The recipe.
+        network: The converted network.
         start: The source's values of what is trained.
         classifier: Weight and bias of the source's linear classifier, if a part needs them.
-        fitted: What parts took from images of the source's domain.
-        seed: Of parts that draw random numbers.
+        fitted: What parts learned from source-domain images.
+        seed: For parts that draw random numbers.
     """
 
     recipe: Recipe
@@ -65,7 +65,7 @@ class Draft:
         values: Trained parameters; empty: the source's.
         layers: The layers' memories.
         parts: The parts' memories, by name.
-        batches: Adapted to since the start or restart.
+        batches: Batches adapted to since the start or restart.
     """
 
     values: Values = field(default_factory=dict)
@@ -75,11 +75,11 @@ class Draft:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Draft:
-        """A draft that begins where a state is."""
+        """A draft that starts from a state."""
         return cls(**tree)
 
     def tree(self) -> dict[str, Any]:
-        """As a state."""
+        """The draft as a state."""
         return dict(vars(self))
 
 
@@ -109,7 +109,7 @@ class LiveStep(Step):
         self.start = setting.start
         self.values = setting.start
         if draft.values:
-            # In the source's order: a state from a file has its own, and draws follow the order.
+            # In the source's order: random draws depend on it, and a file may have another.
             self.values = {n: laid_out_as(draft.values[n], v) for n, v in setting.start.items()}
         self.live = self.values
         self.loss = None
@@ -161,7 +161,7 @@ class LiveStep(Step):
         self._draft.parts = {**self._draft.parts, self._name(part): dict(memory)}
 
     def ask(self, signal: Signal) -> Any:
-        """A fact about the batch, found out once per step."""
+        """A fact about the batch, computed once per step."""
         if signal not in self._asked:
             with torch.no_grad():
                 self._asked[signal] = signal(self)
@@ -174,7 +174,7 @@ class LiveStep(Step):
         return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
     def fitted(self, part: Part) -> Any:
-        """What the part took from images of the source's domain."""
+        """What the part learned from source-domain images."""
         return self._setting.fitted.get(self._name(part))
 
     def given(self, gradient: Values) -> Step:
@@ -212,7 +212,7 @@ class LiveStep(Step):
             return self._descended(self)
         there = copy.copy(self)
         there.live = {name: v.detach().requires_grad_(True) for name, v in values.items()}
-        # The loss there is that of statistics there; what they propose is dropped.
+        # The loss there uses the statistics there; what they propose is dropped.
         there.forward = there.run(self.x, mode="adapt", grad=True)
         there.among = among
         found = self._descended(there)
@@ -241,7 +241,7 @@ def learn(
 ) -> LiveStep:
     """The gradient steps on one lesson; what the last pass proposed is in the draft.
 
-    ``hidden``: its images are not the batch that somebody asked about.
+    ``hidden``: its images are not the caller's batch.
     """
     recipe = setting.recipe
     known = copy.copy(draft)
@@ -269,7 +269,7 @@ def learn(
 
 
 def _check_loss(loss: object) -> None:
-    """A loss of somebody's own may give anything."""
+    """A user's loss may return anything."""
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad:
         return
     got = type(loss).__name__
@@ -277,6 +277,5 @@ def _check_loss(loss: object) -> None:
         got = f"a tensor of shape {tuple(loss.shape)}"
         got += "" if loss.requires_grad else " without a gradient"
     raise TypeError(
-        f"`loss` must make numbers, a tensor that depends on the logits, or None for no step; "
-        f"got {got}."
+        f"`loss` must return a tensor that depends on the logits, or None for no step; got {got}."
     )

@@ -1,4 +1,4 @@
-"""Find the batch-norm layers of any network, put adaptive ones in their place, and back.
+"""Replace the batch-norm layers of any network by adaptive ones, and back.
 
 This is the only module that knows foreign batch-norm classes.
 """
@@ -38,7 +38,7 @@ _HOOKS = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
-# Layers without trained parameters whose buffers play that part, known by name so that neither
+# Layers without trained parameters whose buffers play that role, known by name so that neither
 # torchvision nor timm nor detectron2 needs to be importable.
 _FROZEN = {"FrozenBatchNorm2d", "FrozenBatchNormAct2d"}
 
@@ -48,9 +48,9 @@ class Surgery:
     """What was replaced.
 
     Attributes:
-        layers: The adaptive layers; one that the network holds under several names has its first.
-        originals: The layers they stand for, under the same names.
-        places: Every dotted name at which a layer sits, and the name it has here.
+        layers: The adaptive layers; a layer with several names appears under the first.
+        originals: The layers that they replace, under the same names.
+        places: Every dotted name of a layer, and its name in ``layers``.
     """
 
     layers: dict[str, AdaptiveBatchNorm]
@@ -92,7 +92,7 @@ class Surgery:
 def find_batch_norms(network: nn.Module, only: Selector | None = None) -> dict[str, nn.Module]:
     """Every batch-norm layer of ``network`` by dotted name, shared ones under each of their names.
 
-    One of an unknown kind that ``only`` leaves out is not looked at.
+    Layers of an unknown kind are ignored if ``only`` leaves them out.
 
     Raises:
         TypeError: For a subclass of batch norm with a ``forward`` of its own that is not known.
@@ -118,8 +118,8 @@ def find_batch_norms(network: nn.Module, only: Selector | None = None) -> dict[s
 def convert(network: nn.Module, only: Selector | None = None) -> Surgery:
     """Replace the batch-norm layers of ``network``, in place, by adaptive ones.
 
-    The source statistics stay the normalising ones until somebody chooses others, so the converted
-    network computes what it did before.
+    The source statistics normalise until others are chosen, so the converted network computes what
+    it did before.
     """
     found = find_batch_norms(network, only)
     first = {id(module): name for name, module in reversed([*found.items()])}
@@ -151,7 +151,7 @@ def describe_norms(network: nn.Module) -> str:
 
 
 def set_linear(linear: nn.Module, weight: torch.Tensor) -> None:
-    """Give a linear classifier other weights, and nothing beside them: no bias of any kind."""
+    """Replace the weights of a linear classifier, and remove its bias."""
     assert isinstance(linear, nn.Linear)
     linear.weight.data = weight.detach().to(linear.weight.dtype, copy=True)
     for name, parameter in linear.named_parameters():
@@ -176,7 +176,7 @@ def _check_known(name: str, module: Any) -> None:
 
 
 def _is_foreign(module: nn.Module) -> bool:
-    """Whether it has a forward of its own that is not known."""
+    """Whether it has its own, unknown ``forward``."""
     own_forward = type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
     return own_forward and type(module).__name__ not in _FROZEN and not _is_timm_fused(module)
 
@@ -205,7 +205,7 @@ def _adaptive(original: Any) -> AdaptiveBatchNorm:
 
 
 def _following(module: Any, layer: AdaptiveBatchNorm) -> nn.Module:
-    """The module on the device, and in the precision, that the network has moved to."""
+    """The module, moved to the network's current device and precision."""
     kept = module.running_mean if module.weight is None else module.weight
     cast = kept is not None and kept.dtype != layer.precision
     dtype = layer.precision if cast else None
@@ -221,7 +221,7 @@ def _plain(layer: AdaptiveBatchNorm, original: Any, settled: Moments | None) -> 
         ("weight", layer.weight),
         ("bias", layer.bias),
     ]
-    # Without source statistics and before any batch, the layer goes on using each batch's own.
+    # Without source statistics and before any batch, the layer keeps using each batch's own.
     if settled is not None:
         values += [("running_mean", settled.mean), ("running_var", settled.var)]
     for name, value in values:

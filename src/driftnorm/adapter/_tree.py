@@ -64,7 +64,7 @@ def flatten(tree: Any, name: str = "") -> dict[str, Tensor]:
     """The tree as tensors by path; a number's key says what it was: ``batches:int``.
 
     A number that came back as a tensor would make later arithmetic float32, and a resumed stream
-    would part from an uninterrupted one. An empty container is a leaf, or it would vanish.
+    would diverge from an uninterrupted one. An empty container is a leaf, or it would vanish.
     """
     if isinstance(tree, Tensor):
         return {name: tree}
@@ -132,7 +132,7 @@ def _with_tuples(tree: Any) -> Any:
 
 
 def _written(key: str) -> str:
-    """A key that may hold the signs that a path is made of."""
+    """The key with the characters that structure a path escaped."""
     for sign in "%/:#":
         key = key.replace(sign, f"%{ord(sign):02X}")
     return key or "%"

@@ -1,4 +1,4 @@
-"""What an adapter says about a stream while it runs: warnings, once each, and alarms."""
+"""Warnings (each given once) and alarms while a stream runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TINY = 8  # predictions; below this, statistics of the batch alone are mostly n
 
 
 class Watch:
-    """Holds what was said already; what the guard remembers is in the adapter's state.
+    """Remembers which warnings were given; the guard's memory is in the adapter's state.
 
     Attributes:
-        asked: The source's logits on the first images of the last batch, if they were asked for.
+        asked: The source's logits on the first images of the last batch, if it was run.
         guards: Whether there is anything to guard.
         adapts: Whether what enters the classifier can change.
     """
@@ -30,7 +30,7 @@ class Watch:
         self.guard = guard
         self.asked: Tensor | None = None
         self._recipe = recipe
-        # Features that never change are the source's own: asking it costs nothing.
+        # Features that never change are the source's own: the comparison costs nothing.
         self.adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
         # A method that always compares itself with the source is its own guard.
         compares = any(isinstance(part, ThetaChoice) for part in recipe.answer)
@@ -41,13 +41,13 @@ class Watch:
         self._harmful = False
 
     def forget(self) -> None:
-        """As if nothing had been said yet."""
+        """Allow every warning again."""
         self._said.clear()
         self._before = 0
         self._harmful = False
 
     def say_once(self, kind: str, message: str) -> None:
-        """Warn, unless something of this kind was said before."""
+        """Warn, once for each kind of warning."""
         if kind not in self._said:
             self._said.add(kind)
             warn(message)
@@ -77,13 +77,13 @@ class Watch:
             )
 
     def look_at_first(self, x: Tensor, seen: Moments | None, source: Moments | None) -> None:
-        """Warn if the first batch seems to have missed the network's normalisation."""
+        """Warn if the first batch does not seem to be normalised."""
         why = looks_unnormalized(x, seen, source)
         if why:
             self.say_once("normalisation", f"the input looks un-normalised: {why}.")
 
     def look_at_logits(self, logits: Tensor) -> None:
-        """Warn if the network seems to give probabilities, of which a softmax makes nonsense."""
+        """Warn if the network seems to return probabilities instead of logits."""
         if logits.shape[1] < 2 or bool((logits < 0).any()):
             return
         if bool(((logits.sum(dim=1) - 1).abs() < 1e-3).all()):
@@ -97,7 +97,7 @@ class Watch:
         """Warn of an alarm: each time it is acted on, else when harm begins.
 
         Returns:
-            Whether it is to be noted.
+            Whether to record it.
         """
         begins = alarm is not None and (acts or not self._harmful)
         self._harmful = alarm is not None and not acts

@@ -28,10 +28,10 @@ Callback = Callable[[Adapter], None]
 
 
 def measurements(adapter: Adapter) -> dict[str, float]:
-    """The report on the last batch as numbers; what the batch has no number for is left out.
+    """The report on the last batch as numbers; those that it does not have are left out.
 
     Returns:
-        ``samples``, ``adapted`` (1 or 0), ``bad_batches`` and ``alarms`` (counts so far), and where
+        ``samples``, ``adapted`` (1 or 0), ``bad_batches`` and ``alarms`` (counts so far), and if
         the batch was adapted to, ``entropy``, ``spread`` and ``loss``.
 
     Raises:
@@ -58,11 +58,11 @@ def attach(adapter: Adapter, callback: Callback) -> RemovableHandle:
     """Call ``callback(adapter)`` after each batch.
 
     Args:
-        adapter: The one to listen to; before ``torch.compile``, not what that returns.
+        adapter: The adapter itself, not what ``torch.compile`` returns for it.
         callback: One of this module's, or any function of an adapter.
 
     Returns:
-        A handle; its ``remove()`` ends it.
+        A handle; its ``remove()`` detaches the callback.
     """
     if not isinstance(adapter, Adapter):
         raise TypeError(f"`adapter` must be a driftnorm adapter, got {type(adapter).__name__}.")
@@ -72,7 +72,7 @@ def attach(adapter: Adapter, callback: Callback) -> RemovableHandle:
 
 
 class _Hook:
-    """A forward hook that speaks of the module it is called with, so that copies report too."""
+    """A forward hook that reports on the module it is called with, so copies report too."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback = callback
@@ -80,7 +80,7 @@ class _Hook:
     def __call__(self, adapter: nn.Module, inputs: tuple[Any, ...], answer: Any) -> None:
         assert isinstance(adapter, Adapter)
         if torch.compiler.is_compiling():
-            # Writing files is nothing to trace. Asked only here: `disable` imports the compiler.
+            # Writing files must not be traced. Only here: `disable` imports the compiler.
             torch.compiler.disable(self.callback)(adapter)  # type: ignore[no-untyped-call]
         else:
             self.callback(adapter)
@@ -106,7 +106,7 @@ class _Logger(ABC):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to this process; :meth:`_open` finds it again in another."""
+        """Without what belongs to this process; :meth:`_open` opens it again in another."""
         return {name: value for name, value in self.__dict__.items() if name != "service"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ class TensorBoard(_Logger):
     """Writes an event file that ``tensorboard --logdir FOLDER`` shows.
 
     Args:
-        folder: Where to write; made if it is not there.
+        folder: Where to write; created if missing.
         prefix: What the names of the curves begin with.
     """
 
@@ -177,10 +177,10 @@ class WandB(_Logger):
     def _open(self) -> None:
         self.service = _imported("wandb", "wandb").run
         if self.service is None:
-            raise ValueError("`run` must be a run, got None and none is going on: `wandb.init()`.")
+            raise ValueError("`run` must be a run, got None and no run is active: `wandb.init()`.")
 
     def _log(self, numbers: dict[str, float]) -> None:
-        # Without a step: a run counts its own, which other code may have moved on.
+        # Without a step: a run counts its own, which other code may have advanced.
         self.service.log(numbers)
 
 

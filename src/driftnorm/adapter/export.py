@@ -1,4 +1,4 @@
-"""Leave torch: the baked network as an ONNX file that was checked against the adapter."""
+"""Export the baked network to ONNX, and check it against the adapter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["export_onnx"]
 
 
 class _LogitsOnly(nn.Module):
-    """The baked network, returning what the adapter takes for its logits."""
+    """The baked network, returning only its logits."""
 
     def __init__(self, network: nn.Module, logits: Callable[[Any], Tensor]) -> None:
         super().__init__()
@@ -36,16 +36,16 @@ def export_onnx(
     tolerance: float = 1e-3,
     metadata: Mapping[str, str] | None = None,
 ) -> float:
-    """Write the baked network as ONNX with a free batch size, and check it against onnxruntime.
+    """Write the baked network as ONNX with any batch size, and check it against onnxruntime.
 
-    The file is put in place only if it answers as the frozen adapter does.
+    The file is written only if it predicts as the frozen adapter does.
 
     Args:
         adapter: Whose current state is exported.
         path: The file to write.
         example: A batch of inputs; used for tracing and for the check.
         tolerance: Largest difference of the logits that is accepted, relative to their size.
-        metadata: Kept in the file, for those who will use it: class names, say.
+        metadata: Stored in the file, for example class names.
 
     Returns:
         The largest absolute difference between ONNX's logits and the frozen adapter's.
@@ -61,7 +61,7 @@ def export_onnx(
     was_frozen = adapter.frozen
     try:
         adapter.freeze()
-        # One image alone as well: a graph may have kept the size that it was traced with.
+        # Also a single image: a graph may have kept the batch size that it was traced with.
         expected = [(x, select(adapter(x)).cpu()) for x in (example, example[:1])]
     finally:
         if not was_frozen:

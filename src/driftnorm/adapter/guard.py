@@ -1,9 +1,9 @@
-"""Is adapting doing harm? Judged without labels, by the source's answers to the same images.
+"""Is adapting doing harm? Judged without labels, by the source's predictions.
 
 Evidence is gathered over images, not batches: a share of the stream is shown to the source as well,
-whatever the batch size. Two things count as harm: answers that have collapsed onto fewer classes
-than the source's, and answers that say clearly less than the source's do (`information`). That the
-stream changes is never harm by itself: both networks see it change.
+whatever the batch size. Two things count as harm: predictions that have collapsed onto fewer
+classes than the source's, and predictions that carry clearly less `information` than the source's.
+A change of the stream is never harm by itself: both networks see it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Alarm(NamedTuple):
     Attributes:
         batch: Batches adapted to before it.
         images: How many images the judgement rests on.
-        kind: A place in `KINDS`: answers collapsed onto few classes, say less than the source's
-            do, or the trained parameters are far from where they began.
+        kind: Index into `KINDS`: predictions collapsed onto few classes, carry less information
+            than the source's, or the trained parameters are far from where they began.
         adapted: The adapted network's spread over classes, its information, or how far the
             parameters moved as a share of their length.
         source: The source's, on the same images; 0 for the parameters.
@@ -81,7 +81,7 @@ class Alarm(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """For people."""
+        """The alarm in words."""
         numbers = f"({self.adapted:.2f}, your network unadapted has {self.source:.2f}"
         over = f"over {self.images:.0f} images, of which they disagree on {self.disagreement:.0%})"
         if KINDS[self.kind] == "distance":
@@ -92,18 +92,18 @@ class Alarm(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What was found out on recent images that both networks were asked about.
+    """What recent images show that both networks were run on.
 
     Attributes:
         images: How many, weighted by how recent they are.
-        adapted: Information of the adapted network's answers.
+        adapted: Information of the adapted network's predictions.
         source: Of the source's.
-        adapted_spread: Entropy of the adapted network's mean answer.
+        adapted_spread: Entropy of the adapted network's mean prediction.
         source_spread: Of the source's.
-        disagreement: On which share the two give different classes. No more than this can the
-            accuracy on these images differ between the two.
-        order: How alike neighbours are by the source's answers: 0 shuffled, near 1 sorted by
-            class. A source that has collapsed does not look ordered by it.
+        disagreement: The share on which the two give different classes. Their accuracies on these
+            images differ by no more than this.
+        order: How alike neighbours are by the source's predictions: 0 shuffled, near 1 sorted by
+            class. The predictions of a collapsed source do not count as ordered.
     """
 
     images: float
@@ -120,20 +120,21 @@ class Guard:
     """How the adapted network is compared with the source, and what to do about harm.
 
     Attributes:
-        policy: ``"warn"``; ``"reset"`` (forget the stream, and adapt on); ``"freeze"`` (forget it,
-            let the source answer for ``hold`` images, then try again, for twice as long if that
-            fails soon); ``"off"``. With reset and freeze the batch that raised the alarm is
+        policy: ``"warn"``; ``"reset"`` (forget the stream, and keep adapting); ``"freeze"`` (forget
+            it, let the source answer for ``hold`` images, then try again; if that fails soon, hold
+            twice as long); ``"off"``. With reset and freeze the batch that raised the alarm is
             answered by the source and leaves no trace.
-        share: Of the images that are shown to the source while nothing is suspicious.
-        doubtful_share: While evidence is scarce, or the source seems better.
+        share: Share of images shown to the source while nothing is suspicious.
+        doubtful_share: The same while evidence is scarce, or the source seems better.
         memory: Images over which evidence is averaged.
-        enough: Images before anything is judged.
-        collapse: Alarm when the spread of the adapted answers over classes is below this share of
-            the source's.
-        margin: Alarm when the information of the adapted answers is this much below the source's.
-        caution: Of that information.
+        enough: Images needed before anything is judged.
+        collapse: Alarm when the spread of the adapted predictions over classes is below this share
+            of the source's.
+        margin: Alarm when the information of the adapted predictions is this much below the
+            source's.
+        caution: That of `information`.
         distance: Alarm when the trained parameters have moved by more than this share of their own
-            length: answers that a step made sure of themselves no longer tell by themselves.
+            length: training for certainty can hide the harm from the other two alarms.
         hold: With freeze: images that the source answers after a first alarm.
     """
 
@@ -163,9 +164,9 @@ class Guard:
     # ------------------------------------------------------------------ evidence
 
     def due(self, memory: Remembered, images: int) -> tuple[int, float]:
-        """How many images of a batch the source is to be asked about, and what is owed after it.
+        """How many images of a batch to show to the source, and how many are owed after it.
 
-        Small batches are asked about now and then, as a whole; large ones in part.
+        Small batches are shown whole, now and then; large ones in part.
         """
         share = self.doubtful_share if memory.get("doubtful", True) else self.share
         owed = memory.get("owed", 32.0) + share * images
@@ -173,7 +174,7 @@ class Guard:
         return asked, owed - asked
 
     def counted(self, memory: Remembered, adapted: Tensor, source: Tensor) -> dict[str, Any]:
-        """The memory after both answered the same images, whose logits these are."""
+        """The memory after both networks have given these logits for the same images."""
         images = len(source)
         kept = (1 - 1 / self.memory) ** images
         adapted, source = adapted.detach().float(), source.detach().float()
@@ -202,7 +203,7 @@ class Guard:
         return {**memory, "doubtful": doubtful, "disagreement": found.disagreement}
 
     def evidence(self, memory: Remembered) -> Evidence | None:
-        """What the memory amounts to; ``None`` before the source was asked."""
+        """What the memory amounts to; ``None`` before the source was run."""
         images = memory.get("images", 0.0)
         if not images:
             return None
@@ -239,7 +240,7 @@ class Guard:
         return None
 
     def raised(self, memory: Remembered, alarm: Alarm) -> dict[str, Any]:
-        """The memory after an alarm that was acted on: what led to it is over."""
+        """The memory after an alarm that was acted on; the evidence is dropped."""
         alarms = (*memory.get("alarms", ()), alarm._asdict())
         soon = memory.get("since", math.inf) < 4 * memory.get("hold", 0)
         hold = 2 * memory["hold"] if soon else self.hold
