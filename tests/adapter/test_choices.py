@@ -137,5 +137,5 @@ def test_constants_are_judged() -> None:
             ThetaChoice(thetas)
     with pytest.raises(ValueError, match="`memory` must be at least 1"):
         ThetaChoice(memory=0)
-    with pytest.raises(ValueError, match="has none: take `Mixture` or `Window`"):
+    with pytest.raises(ValueError, match="has none: use `Mixture` or `Window`"):
         driftnorm.Recipe(statistics=Running(), answer=(ThetaChoice(),))

@@ -1,6 +1,6 @@
-"""The parts of a test-time method, and the contract that they keep.
+"""The parts of a test-time method, and their contract.
 
-`contract` is what a part is and what it sees; the other modules hold the parts themselves, by
+`contract` defines what a part is and what it sees; the other modules hold the parts, by
 role. A method is a :class:`~driftnorm.Recipe` of them.
 """
 

@@ -1,4 +1,4 @@
-"""What becomes of the logits before the caller gets them, without any gradient."""
+"""What happens to the logits before the caller gets them, without any gradient."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def _pseudo_labels(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class T3A(Centroids):
-    """Class sums of the most certain normalised features (Iwasawa and Matsuo 2021).
+    """Per-class sums of the most certain normalised features (Iwasawa and Matsuo 2021).
 
     Attributes:
-        supports: How many supports a class keeps, those of lowest entropy (the paper's ``M``);
-            -1 keeps all. Keeping all needs no bank: only the sums matter, so memory stays flat.
+        supports: Supports kept per class, those of lowest entropy (the paper's ``M``); -1 keeps
+            all, which needs no bank: only the sums matter, so memory stays constant.
     """
 
     supports: int = 20
@@ -146,7 +146,7 @@ class RunningCentroids(Centroids):
     Attributes:
         reading: ``"normalized"`` starts from the unit-length classifier row with a count of one
             and averages unit-length features (T3A with every support kept, in constant memory).
-            ``"literal"`` follows the letter of eq. 11: counts start at zero, raw features, and a
+            ``"literal"`` follows eq. 11 literally: counts start at zero, raw features, and a
             class that was never predicted keeps its raw classifier row.
         labels: Pseudo labels from the trained ``"linear"`` classifier or from the ``"centroids"``.
     """
@@ -198,13 +198,13 @@ class RunningCentroids(Centroids):
 class Lame(Answer):
     """Neighbours in feature space should agree: ``Y = softmax(log p + A Y)`` (LAME, CVPR 2022).
 
-    A strong cure where labels come in order, and harmful where they do not.
+    A large gain where labels come in order, and harmful where they do not.
 
     Attributes:
-        k: Neighbours: the width of the kernel is the mean distance to the ``k``-th nearest, the
-            sample itself counted, as in the official code; or the number of neighbours.
+        k: Neighbours. For ``"rbf"``, the width of the kernel is the mean distance to the ``k``-th
+            nearest, counting the sample itself, as in the official code.
         kernel: ``"rbf"`` or ``"knn"``.
-        rounds: Of the fixed point, at most.
+        rounds: Iterations of the fixed point, at most.
     """
 
     k: int = 5
@@ -241,7 +241,7 @@ class Lame(Answer):
 
 
 def _agreed(log_p: Tensor, alike: Tensor, rounds: int) -> Tensor:
-    """The fixed point, as log probabilities; stops when its energy does not change any more."""
+    """The fixed point, as log probabilities; stops when its energy no longer changes."""
     base = torch.log(log_p.exp() + 1e-10)
     answer, energy = log_p.exp(), math.inf
     logs = log_p
@@ -258,7 +258,7 @@ def _agreed(log_p: Tensor, alike: Tensor, rounds: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PriorCorrection(Answer):
-    """Move answers towards the classes that the batch seems to hold (ROID's prior correction).
+    """Move predictions towards the classes that the batch seems to hold (ROID's correction).
 
     ``prior_k = mean p_k``, smoothed by ``g = max(1/N, 1/K) / max_k prior_k`` to
     ``(prior + g) / (1 + g K)``; its logarithm is added to the logits. ``multiply`` multiplies the

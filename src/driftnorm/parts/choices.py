@@ -1,4 +1,4 @@
-"""Several mixtures with the source side by side, and the answer of the best, without labels."""
+"""Several mixtures with the source side by side; the best one answers, judged without labels."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Remembered: TypeAlias = Mapping[str, Any]
 
 
 def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
-    """Sure of each image, and not of one class for all: what answers say, without labels.
+    """How informative predictions are, without labels: certain for each image, varied over all.
 
     ``(H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2)``. With ``caution=0`` the numerator
-    is the mutual information of image and answer. That alone is fooled where wrong answers spread
-    over many classes, or where the images show few of them; so certainty counts more. And as a
-    share of the spread, since a source that says one class for all would else look good.
+    is the mutual information of image and prediction. That alone is fooled when wrong predictions
+    spread over many classes, or when the images show few of them; so certainty counts more.
+    Dividing by the spread keeps a source that predicts one class for all images from looking good.
     """
     spread = spread_of(mean_p)
     return (spread - (1 + caution) * float(mean_entropy)) / (spread + 0.5)
 
 
 def spread_of(mean_p: Tensor) -> float:
-    """``H(mean p)`` in nats: over how many classes answers are spread."""
+    """``H(mean p)`` in nats: how widely predictions spread over classes."""
     return float(-(mean_p * mean_p.clamp(min=1e-12).log()).sum())
 
 
 def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
-    """The target's statistics mixed with the source; ``"auto"`` begins from the target alone."""
+    """The target's statistics mixed with the source; ``"auto"`` starts from the target alone."""
     if theta == "auto":
         return Mixture(1.0, target)
     return target if theta == 1 else Mixture(theta, target)
@@ -45,21 +45,21 @@ def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
 
 @dataclass(frozen=True)
 class ThetaChoice(Answer):
-    """Every theta keeps statistics of its own; the one whose answers say most answers.
+    """Every theta keeps its own statistics; the one with the most informative predictions answers.
 
-    The network's own pass is that of the recipe's statistics. Every other theta is one more pass,
-    as if it answered; 0 is the source, which never changes. Sums of answers and entropies are kept
-    for each over recent images, and the answer is that of the highest `information`.
+    The network's own pass uses the recipe's statistics. Every other theta is one more pass, as if
+    it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
+    over recent images are kept; the one with the highest `information` answers.
 
     Attributes:
-        thetas: The others than the recipe's own.
-        caution: How much more than the spread of answers their certainty counts.
-        memory: Images over which answers are averaged.
-        enough: Images before the choice is made; until then the source answers.
-        forget: The share of the sums that a jump of the statistics leaves.
-        handicap: Of a theta of 1: without a share of the source it must be clearly better.
-        margin: A theta that is this far behind is asked seldom,
-        every: on one of so many batches, until the statistics jump.
+        thetas: Those beside the recipe's own.
+        caution: How much more the certainty of predictions counts than their spread.
+        memory: Images over which predictions are averaged.
+        enough: Images needed for a choice; until then the source answers.
+        forget: The share of the sums that survives a jump of the statistics.
+        handicap: For a theta of 1: without the source's share it must be clearly better.
+        margin: A theta this far behind is only run now and then,
+        every: namely once in this many batches, until the statistics jump.
     """
 
     thetas: tuple[float, ...] = (0.0, 0.2)
@@ -93,12 +93,12 @@ class ThetaChoice(Answer):
         """It needs statistics with a theta to choose."""
         if not recipe.statistics.takes_theta:
             raise ValueError(
-                f"{type(self).__name__} chooses theta, but {recipe.statistics} has none: take "
+                f"{type(self).__name__} chooses theta, but {recipe.statistics} has none: use "
                 "`Mixture` or `Window`."
             )
 
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
-        """The answer of the theta that seems best on recent images."""
+        """The prediction of the theta that seems best on recent images."""
         if step.frozen:
             return logits  # it is the best one's already: see `serving`
         known, jumps = step[self], counted_jumps(step.forward.proposed)
@@ -137,7 +137,7 @@ class ThetaChoice(Answer):
         return step.run(step.x, values=step.values, mode="adapt", layers=layers)
 
     def _counted(self, memory: Remembered, logits: Tensor, jumped: bool) -> dict[str, Any]:
-        """The sums after some images; at a jump, most of what was before is forgotten."""
+        """The sums after some images; at a jump, most of the past is forgotten."""
         wide = logits.detach().float()
         images = len(wide)
         kept = (1 - 1 / self.memory) ** images * (self.forget if jumped else 1.0)
@@ -164,7 +164,7 @@ class ThetaChoice(Answer):
         return Serving(values, step[self][name].get("layers", of_theta(theta)))
 
     def judge(self, memory: Remembered) -> None:
-        """Counts and sums are never negative, and somebody known answered."""
+        """Counts and sums are never negative, and the choice is one of the thetas."""
         for name in ("own", *_names(self)):
             counted = memory.get(name, {"images": 1.0, "entropy": torch.zeros(())})
             if not counted["images"] > 0 or not float(counted["entropy"]) >= 0:
@@ -174,5 +174,5 @@ class ThetaChoice(Answer):
 
 
 def _names(choice: ThetaChoice) -> dict[str, float]:
-    """What the memories of the others are called; a point would part names in a state's file."""
+    """Names of the others' memories; a dot would split a name in the saved state."""
     return {f"other{number}": theta for number, theta in enumerate(choice.thetas)}

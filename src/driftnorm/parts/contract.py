@@ -3,8 +3,8 @@
 A *part* is a frozen dataclass without state. All that a stream changes is one immutable tree of
 tensors and numbers that the adapter holds; ``step[self]`` is a part's memory in it, and assigning
 to ``step[self]`` proposes a new one, which is kept if the batch is. Equal parts share one memory:
-whoever names ``Teacher(0.999)`` means the same teacher. So reset, resume, roll-back, copies and
-device moves are written once, for every part there is and will be.
+every ``Teacher(0.999)`` is the same teacher. So reset, resume, roll-back, copies and device moves
+are written once, for all parts.
 
 A part's role is the type of what flows through it: :class:`Statistics`, :class:`Loss`,
 :class:`Weight`, :class:`Update`, :class:`Memory`, :class:`Answer`, :class:`Review`,
@@ -59,22 +59,22 @@ Mode: TypeAlias = Literal["adapt", "again", "settled", "source"]
 
 
 SHOWN = MappingProxyType({"shown": True})
-"""Metadata of a field that is always written out, also at its default."""
+"""Metadata of a field that is always printed, even at its default."""
 
 
 SHARED = ""
-"""Among the layers' memories: what all layers of one choice of statistics share."""
+"""Key among the layers' memories: what all layers with the same statistics share."""
 THETA = "theta"
-"""There: a theta that takes the place of the statistics' own, for all layers."""
+"""Key in there: a theta that replaces the statistics' own, for all layers."""
 
 
 class NoStep(Exception):
-    """Nothing to learn from this batch; statistics and averages count all the same."""
+    """Nothing to learn from this batch; statistics and averages still count it."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Passes through the network for each batch, beyond the one that answers it.
+    """Passes through the network per batch, beyond the one that answers it.
 
     Attributes:
         forwards: Forward passes.
@@ -101,7 +101,7 @@ class Part(ABC):  # noqa: B024 (its roles have the abstract methods)
     """A frozen dataclass of numbers, words and other parts; constants are checked when built."""
 
     in_turn: ClassVar[bool] = False
-    """Whether it reads its own last word, rather than what was known as the step began."""
+    """Whether it reads its own latest proposal, not the memory from before the step."""
     stays: ClassVar[bool] = False
     """Whether its memory survives a restart that a review asks for."""
     features: ClassVar[bool] = False
@@ -109,22 +109,22 @@ class Part(ABC):  # noqa: B024 (its roles have the abstract methods)
 
     @property
     def cost(self) -> Cost:
-        """Passes of its own."""
+        """Extra passes that it needs."""
         return Cost()
 
     def check(self, recipe: Whole) -> None:  # noqa: B027 (most parts fit everywhere)
         """Raise ``ValueError`` if the part has no meaning in this recipe."""
 
     def fit(self, step: Step) -> Tree | None:
-        """What it takes from images of the source's own domain, if it takes anything."""
+        """What it learns from source-domain images, if anything."""
         return None
 
     def judge(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 (most take any number)
-        """Raise ``ValueError`` if a saved memory cannot be one of this part's."""
+        """Raise ``ValueError`` if a saved memory cannot belong to this part."""
 
 
 class Whole(Protocol):
-    """What a part may ask of the recipe that it stands in."""
+    """What a part may read of the recipe that contains it."""
 
     @property
     def statistics(self) -> Statistics: ...  # noqa: D102
@@ -143,7 +143,7 @@ class Whole(Protocol):
 
 
 def parts_in(value: object) -> Iterator[Part]:
-    """A value's own parts, outermost first: itself, what its fields hold, and so on."""
+    """All parts in a value, outermost first: itself, those in its fields, and so on."""
     if isinstance(value, tuple | list):
         for each in value:
             yield from parts_in(each)
@@ -159,7 +159,7 @@ def parts_in(value: object) -> Iterator[Part]:
 
 
 class Measured:
-    """What a layer is given, measured when somebody asks.
+    """A layer's input, measured lazily.
 
     Attributes:
         x: The layer's input.
@@ -202,7 +202,7 @@ class Statistics(Part):
     """
 
     single_values: ClassVar[bool] = False
-    """Whether a batch of one value per channel, which has no variance of its own, says anything."""
+    """Whether a batch with one value per channel, which has no variance, is of use."""
 
     @property
     def uses_source(self) -> bool:
@@ -211,28 +211,28 @@ class Statistics(Part):
 
     @property
     def uses_batch(self) -> bool:
-        """Whether the current batch has a say."""
+        """Whether the current batch matters."""
         return True
 
     @property
     def keeps_history(self) -> bool:
-        """Whether earlier batches have a say, so that their order matters."""
+        """Whether earlier batches matter, so that their order does."""
         return False
 
     @property
     def trusts_one_batch(self) -> bool:
-        """Whether a single batch, however small, has the full say of the target."""
+        """Whether a single batch, however small, stands for the whole target."""
         return False
 
     @property
     def takes_theta(self) -> bool:
-        """Whether the shared memory may hold a `THETA` in place of the statistics' own."""
+        """Whether a `THETA` in the shared memory replaces the statistics' own."""
         return False
 
     def observe(
         self, shared: Mapping[str, Any], memory: Mapping[str, Any], at: Measured
     ) -> tuple[Any, Mapping[str, Any]]:
-        """One decision for all layers: what they are told in this pass, and the shared memory.
+        """One decision for all layers: what they get in this pass, and the shared memory.
 
         Called once per pass, at the first layer, before anything is normalised.
         """
@@ -248,7 +248,7 @@ class Statistics(Part):
     def settled(
         self, memory: Mapping[str, Any], source: Moments | None, shared: Mapping[str, Any]
     ) -> Moments | None:
-        """The fixed moments that stand for all that was seen; ``None`` if there are none yet."""
+        """The fixed moments that summarise the stream; ``None`` if there are none yet."""
 
 
 # ------------------------------------------------------------------ what learns
@@ -258,11 +258,11 @@ class Loss(Part):
     """What a step minimises."""
 
     penalty: ClassVar[bool] = False
-    """Whether it only holds back: it never makes a step by itself."""
+    """Whether it is a mere penalty, which never causes a step by itself."""
 
     @abstractmethod
     def __call__(self, step: Step) -> Tensor | None:
-        """One number for each sample (or position), or one for all; ``None``: nothing to learn."""
+        """One number per sample (or position), or one for all; ``None``: nothing to learn."""
 
     def __add__(self, other: Loss) -> Loss:
         from driftnorm.parts.losses import Sum
@@ -289,7 +289,7 @@ class Update(Part):
 
 
 class Lesson(NamedTuple):
-    """Images to learn from, and what is known of them."""
+    """Images to learn from, and what is known about them."""
 
     x: Tensor
     facts: Mapping[str, Tensor] = {}
@@ -302,29 +302,29 @@ class Memory(Part):
 
     @property
     def share(self) -> float:
-        """Lessons for each batch of the stream, at most; more images a batch may give more."""
+        """Lessons per batch of the stream, at most; larger batches may give more."""
         return 1.0
 
     @abstractmethod
     def __call__(self, step: Step, x: Tensor) -> Iterable[Lesson]:
-        """Any number of lessons, also none."""
+        """Any number of lessons, or none."""
 
 
 # ------------------------------------------------------------------ what answers, what reviews
 
 
 class Serving(NamedTuple):
-    """Who answers, if not the student: parameters, and statistics of its own if it has any."""
+    """Who answers, if not the student: parameters, and its own statistics if any."""
 
     values: Values
     layers: Mapping[str, Any] | None = None
 
 
 class Answer(Part):
-    """What becomes of the logits before the caller gets them."""
+    """What happens to the logits before the caller gets them."""
 
     per_batch: ClassVar[str | None] = None
-    """Why a plain network cannot answer the same, if it cannot."""
+    """Why a plain network cannot give the same answers, if it cannot."""
 
     @abstractmethod
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
@@ -335,7 +335,7 @@ class Answer(Part):
         return None
 
     def fold(self, step: Step) -> Tensor | None:
-        """The weights of a linear classifier, without bias, that answers the same."""
+        """The weights of an equivalent linear classifier without bias."""
         return None
 
 
@@ -345,9 +345,9 @@ class Verdict(NamedTuple):
     Attributes:
         restart: Forget the stream, but for parts that `stay`.
         keep: With a restart: entries of ``values`` that survive it.
-        undo: As if the batch had never been; the source answers it.
+        undo: Drop the batch's changes; the source answers it.
         freeze: Stop adapting.
-        reason: For people.
+        reason: In words.
     """
 
     restart: bool = False
@@ -358,7 +358,7 @@ class Verdict(NamedTuple):
 
 
 class Review(Part):
-    """What looks at a batch when all is done, before it is kept."""
+    """Looks at a batch when all is done, before its changes are kept."""
 
     in_turn = True
 
@@ -368,7 +368,7 @@ class Review(Part):
 
 
 class Signal(Part):
-    """A fact about a batch that several parts need; found out once per step, without gradient."""
+    """A fact about a batch that several parts need; computed once per step, without gradient."""
 
     @abstractmethod
     def __call__(self, step: Step) -> Any:
@@ -403,7 +403,7 @@ class Step(ABC):
 
     Attributes:
         x: The images.
-        facts: What a memory knows of them.
+        facts: What a memory knows about them.
         forward: The pass at hand; ``logits`` and ``features`` are its.
         batch: Batches adapted to since the start or restart.
         index: Number of the step in its batch.
@@ -411,7 +411,7 @@ class Step(ABC):
         values: The trained parameters before the step.
         start: Those of the source.
         live: Those of the pass at hand, as autograd leaves.
-        loss: Value of the loss that the last step went down, if one was taken.
+        loss: Loss of the last step, if one was taken.
         kept: Which samples the loss counted, if it left any out.
         among: Which samples a second evaluation may count, if not all.
     """
@@ -457,7 +457,7 @@ class Step(ABC):
 
     @abstractmethod
     def ask(self, signal: Signal) -> Any:
-        """A fact about the batch, found out once per step."""
+        """A fact about the batch, computed once per step."""
 
     @abstractmethod
     def random(self, part: Part) -> torch.Generator:
@@ -465,11 +465,11 @@ class Step(ABC):
 
     @abstractmethod
     def fitted(self, part: Part) -> Any:
-        """What the part took from images of the source's domain; ``None`` if nothing was fitted."""
+        """What the part learned from source-domain images; ``None`` if nothing was fitted."""
 
     @abstractmethod
     def gradient(self, values: Values, among: Tensor | None = None) -> Values:
-        """Of the loss with respect to the parameters, at these parameters.
+        """Gradient of the loss with respect to the parameters, at these values.
 
         Raises:
             NoStep: There is nothing to learn from.
@@ -490,14 +490,14 @@ class Step(ABC):
         statistics: Statistics | None = None,
         grad: bool = False,
     ) -> Forward:
-        """One more pass; what it proposes is in what it returns, and nowhere else.
+        """One more pass; what it proposes is only in the result.
 
         Args:
             x: Images.
             values: Parameters; those of the pass at hand by default.
-            mode: ``"again"`` normalises as the pass at hand did, ``"adapt"`` lets these images
-                have their say, ``"settled"`` is the frozen network, ``"source"`` the given one.
-            layers: The layers' memories to begin with; those of the stream by default.
+            mode: ``"again"`` normalises as the pass at hand did, ``"adapt"`` adapts to these
+                images, ``"settled"`` is the frozen network, ``"source"`` the original one.
+            layers: The layers' memories to start from; those of the stream by default.
             statistics: In place of the recipe's.
             grad: Whether to build a graph.
         """

@@ -1,4 +1,4 @@
-"""Say which batch-norm layers are meant: by name, by place in the forward pass, or by predicate."""
+"""Select batch-norm layers: by name, by position in the forward pass, or by predicate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Last:
         _check_fraction(self.fraction)
 
 
-# A glob pattern on the dotted name, several of them, a place, or a predicate on the dotted name.
+# A glob pattern on the dotted name, several of them, a position, or a predicate on the dotted name.
 Selector: TypeAlias = str | tuple[str, ...] | First | Last | Callable[[str], bool]
 
 
@@ -84,7 +84,7 @@ def select(selector: Selector | None, order: Sequence[str]) -> set[str]:
 
 
 def _share(fraction: float, order: Sequence[str]) -> int:
-    """Rounded down, but not because 5 / 77 * 77 is a little less than 5."""
+    """Rounded down, with room for rounding errors: 5 / 77 * 77 is a little less than 5."""
     return math.floor(fraction * len(order) + 1e-9)
 
 

@@ -1,8 +1,8 @@
 """What a test-time step minimises, without labels.
 
 Logits have shape ``(N, K)``, or ``(N, K, ...)`` for dense prediction, where every position counts
-as a sample. A loss gives one number for each sample, or one for all; or ``None`` when this batch
-gives nothing to learn from, and then no step is taken.
+as a sample. A loss returns one number per sample, or one for all; or ``None`` if there is nothing
+to learn from this batch, and then no step is taken.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def softmax_entropy(logits: Tensor) -> Tensor:
 
 
 def marginal_entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
-    """Entropy of the average prediction: high when the predicted classes are spread."""
+    """Entropy of the average prediction: high when predictions spread over classes."""
     dims = [0, *range(2, logits.dim())]
     p = F.softmax(logits, dim=1).mean(dim=dims)
     return -(p * (p + floor).log()).sum() if floor else torch.special.entr(p).sum()
 
 
 def confident_cross_entropy(logits: Tensor, threshold: float) -> Tensor | None:
-    """Cross-entropy to the own argmax where its probability exceeds ``threshold``, if anywhere."""
+    """Cross-entropy to the prediction's own argmax where its probability exceeds ``threshold``."""
     confidence, labels = F.softmax(logits.detach(), dim=1).max(dim=1)
     keep = confidence > threshold
     if not bool(keep.any()):
@@ -67,8 +67,8 @@ def wide_logits(logits: Tensor) -> Tensor:
     """Half precision is too coarse for logarithms of small probabilities."""
     if logits.shape[1] < 2:
         raise ValueError(
-            "the network gives one number per image, of which a softmax says nothing: let it give "
-            "two logits, such as `torch.cat([-z, z], dim=1) / 2`, or write a loss for one."
+            "the network returns one number per image, of which a softmax is constant: let it "
+            "return two logits, such as `torch.cat([-z, z], dim=1) / 2`, or write a loss for one."
         )
     return logits.to(statistics_dtype(logits.dtype))
 
@@ -94,7 +94,7 @@ class Entropy(LogitLoss):
 
 @dataclass(frozen=True)
 class PseudoLabel(LogitLoss):
-    """Cross-entropy to the own confident predictions (Lee 2013)."""
+    """Cross-entropy to the network's own confident predictions (Lee 2013)."""
 
     threshold: float = 0.9
 
@@ -107,7 +107,7 @@ class PseudoLabel(LogitLoss):
 
 @dataclass(frozen=True)
 class InformationMaximization(LogitLoss):
-    """Certain each, diverse together: mean entropy minus marginal entropy (SHOT-IM).
+    """Certain one by one, diverse together: mean entropy minus marginal entropy (SHOT-IM).
 
     ``pseudo_label`` > 0 adds that much of the confident pseudo-label cross-entropy (SHOT).
     """
@@ -132,7 +132,7 @@ class InformationMaximization(LogitLoss):
 
 @dataclass(frozen=True)
 class Function(Loss):
-    """A plain function of the logits, as the network gives them."""
+    """A plain function of the network's logits."""
 
     function: Callable[[Tensor], Tensor | None]
 
@@ -142,7 +142,7 @@ class Function(Loss):
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """To the predictions in logits that a signal gives, such as a teacher's."""
+    """Cross-entropy to the predictions of a signal, such as a teacher's logits."""
 
     to: Signal
 
@@ -153,11 +153,11 @@ class CrossEntropy(Loss):
 
 @dataclass(frozen=True)
 class Weighted(Loss):
-    """``sum_i w_i loss_i / n``: half of the field is this formula.
+    """``sum_i w_i loss_i / n``.
 
     Attributes:
         of: The loss of each sample.
-        weights: Applied one after the other; each sees the product so far.
+        weights: Applied in turn; each sees the product so far.
         per: Divide by the samples that are ``"kept"`` (weight above 0), or by the ``"batch"``.
     """
 
@@ -178,7 +178,7 @@ class Weighted(Loss):
         if losses.shape[:1] != step.logits.shape[:1] or losses.dim() == 0:
             raise TypeError(
                 f"{type(self.of).__name__} gives one number for all samples, which cannot be "
-                "weighed: use a loss that gives one for each."
+                "weighted: use a loss that gives one per sample."
             )
         weights = torch.ones_like(losses.detach())
         if step.among is not None:
@@ -198,7 +198,7 @@ class Weighted(Loss):
 
 @dataclass(frozen=True)
 class Sum(Loss):
-    """Several losses at once; penalties alone make no step."""
+    """Several losses at once; penalties alone do not cause a step."""
 
     of: tuple[Loss, ...]
 
@@ -214,10 +214,10 @@ class Sum(Loss):
 
 @dataclass(frozen=True)
 class Fisher(Loss):
-    """Hold parameters that mattered to the source: ``strength * sum_j F_j (w_j - w0_j)^2`` (EATA).
+    """Hold parameters that matter to the source: ``strength * sum_j F_j (w_j - w0_j)^2`` (EATA).
 
-    ``F`` comes from ``adapter.fit(images)``: the squared gradient of the cross-entropy to the own
-    predictions on images of the source's domain, which need no labels.
+    ``F`` comes from ``adapter.fit(images)``: the squared gradient of the cross-entropy to the
+    network's own predictions on source-domain images, which need no labels.
     """
 
     strength: float = 2000.0

@@ -21,7 +21,7 @@ __all__ = ["Bank", "Kept", "TimelyUncertain"]
 
 @dataclass
 class Kept:
-    """What a bank knows of its images: one entry of each list for each image."""
+    """What a bank knows about its images: each list has one entry per image."""
 
     label: list[int]
     score: list[float]
@@ -30,15 +30,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Bank(Memory):
-    """A bank of images, with a lesson after every so many images of the stream.
+    """A bank of images, with a lesson after every ``every`` images of the stream.
 
     A lesson shows the bank through a view; ``facts`` holds the images as they came (``plain``) and
-    how many images of the stream ago each came (``age``).
+    their ages in images of the stream (``age``).
 
     Attributes:
-        size: Images that it holds, at most.
-        every: Images of the stream between lessons, whatever the batches. A larger batch gives
-            several; what a recipe declares to cost is for batches of no more images.
+        size: Images that it holds at most.
+        every: Images of the stream between lessons, whatever the batch size. A larger batch gives
+            several; a recipe's declared cost is for batches of at most this size.
         view: How a lesson shows them; ``None``: as they came.
     """
 
@@ -58,11 +58,11 @@ class Bank(Memory):
 
     @abstractmethod
     def place(self, kept: Kept, label: int, score: float, classes: int) -> int | None:
-        """Which image a new one takes the place of, ``len(kept.age)`` for none; ``None``: it goes.
+        """Index of the image to replace; ``len(kept.age)`` adds the new one, ``None`` drops it.
 
         Args:
             kept: What is known of the images in the bank.
-            label: The class that the new image is taken for.
+            label: The class predicted for the new image.
             score: The entropy of that prediction, as a share of ln K.
             classes: K.
         """
@@ -89,7 +89,7 @@ class Bank(Memory):
         for image, label, score in zip(x, logits.argmax(dim=1).tolist(), scores, strict=True):
             place = self.place(kept, label, score, classes)
             if place is not None:
-                # A copy, not a row of the caller's batch; kernels differ in the layout's last bits.
+                # A copy, not a row of the caller's batch; the layout decides the last bits.
                 images[place : place + 1] = [image.clone(memory_format=torch.contiguous_format)]
                 for name, value in (("label", label), ("score", score), ("age", 0)):
                     getattr(kept, name)[place : place + 1] = [value]
@@ -123,8 +123,8 @@ class Bank(Memory):
 class TimelyUncertain(Bank):
     """Balanced over predicted classes; old and uncertain images go first (RoTTA's CSTU).
 
-    A class may hold ``size / K`` images. Beyond that, and in a full bank, a new image takes the
-    place of the worst one (of its own class, or of the largest classes) by
+    A class may hold ``size / K`` images. Beyond that, and in a full bank, a new image replaces the
+    worst one (of its own class, or of the largest classes) by
     ``sigmoid(age / size) + H / ln K``, unless it is worse itself.
     """
 

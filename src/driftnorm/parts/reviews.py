@@ -1,4 +1,4 @@
-"""What looks at a batch when all is done, and may ask for a new start."""
+"""Parts that look at a batch when all is done, and may ask for a restart."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["LossFloor"]
 
 @dataclass(frozen=True)
 class LossFloor(Review):
-    """Start anew when an average of the loss falls so low that it must have collapsed (SAR).
+    """Restart when an average of the loss falls so low that it must have collapsed (SAR).
 
     Attributes:
-        share: Of ln K. SAR's 0.2 nats are 0.029 of ln 1000.
-        decay: Of the average over steps that were taken.
+        share: Threshold, as a share of ln K. SAR's 0.2 nats are 0.029 of ln 1000.
+        decay: Decay of the average over the steps taken.
     """
 
     share: float = 0.029

@@ -4,10 +4,10 @@ Each choice is a frozen, printable part. The adapter keeps a memory for every la
 the first batch, and asks two questions:
 
 ``propose(memory, at, source, seen)``
-    What normalises this batch, and what would the memory become? Pure: a batch that is forwarded
-    several times proposes several times on top of the same memory, and counts once.
+    What normalises this batch, and what would the memory become? Pure: a batch that is run several
+    times proposes several times on top of the same memory, and counts once.
 ``settled(memory, source, shared)``
-    Which fixed statistics stand for all that was seen? Used by ``freeze()`` and ``bake()``.
+    Which fixed statistics summarise all that was seen? Used by ``freeze()`` and ``bake()``.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ def tracked_moments(memory: Remembered) -> Moments | None:
 
 
 def of_theta(theta: float) -> Remembered:
-    """Layers' memories, empty but for a theta that takes the place of the statistics' own."""
+    """Layers' memories, empty but for a theta that replaces the statistics' own."""
     return {SHARED: {THETA: theta}}
 
 
 def counted_jumps(layers: Remembered) -> int:
-    """How often the statistics of a network have jumped, by its layers' memories."""
+    """How often the statistics of a network have jumped, from its layers' memories."""
     held = layers.get(SHARED, {}).values()
     return sum(memory.get("jumps", 0) for memory in held if isinstance(memory, Mapping))
 
 
 def forgotten(layers: Remembered, share: float) -> Remembered:
-    """Layers' memories of which only a share of the evidence is left."""
+    """Layers' memories with only a share of the evidence left."""
     held = {
         name: {**memory, "evidence": share * memory["evidence"]}
         if isinstance(memory, Mapping) and "evidence" in memory
@@ -103,7 +103,7 @@ def _mixed(source: Moments, target: Moments, weight: float) -> Moments:
 
 
 def _variance(mean: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """From a raw second moment; rounding may take it below zero."""
+    """From a raw second moment; rounding could make it negative."""
     return (second - mean.square()).clamp(min=0)
 
 
@@ -155,7 +155,7 @@ class Source(Statistics):
 class Batch(_Tracking):
     """The current batch alone, as in training and in Tent.
 
-    It settles on the cumulative average of the batches seen, because a frozen network needs fixed
+    Settles on the cumulative average of the batches seen, because a frozen network needs fixed
     statistics.
 
     Attributes:
@@ -182,7 +182,7 @@ class Running(_Tracking):
     Attributes:
         momentum: Weight of the new batch; ``None`` averages all batches equally (cumulative).
         start: Where an exponential average begins: at the first test ``"batch"`` (so that the
-            source has no part in it) or at the ``"source"`` statistics.
+            source does not enter) or at the ``"source"`` statistics.
         update: Whether a batch enters the average ``"before"`` it is normalised by it, or
             ``"after"`` (a lag of one batch, as DELTA does; the first batch normalises itself).
         average: Average variances (``"var"``, the paper), standard deviations (``"std"``, DELTA:
@@ -324,7 +324,7 @@ class Mixture(Statistics):
 class Prior(_Tracking):
     """The source as a prior worth ``strength`` samples (Schneider et al. 2020).
 
-    With a batch of ``n`` samples the source weighs ``N / (N + n)``. It settles on the cumulative
+    With a batch of ``n`` samples the source has weight ``N / (N + n)``. Settles on the cumulative
     average of the mixtures used.
 
     Attributes:
@@ -356,7 +356,7 @@ class Prior(_Tracking):
 
 
 class _Seen(NamedTuple):
-    """What the first layer tells the others."""
+    """What the first layer passes on to the others."""
 
     weight: float
     theta: float
@@ -366,20 +366,20 @@ class _Seen(NamedTuple):
 class Window(Statistics):
     """A window over *samples* that grows with evidence and forgets when the first layer jumps.
 
-    Batch 1 and batch 200 mean the same: with ``n`` samples in the batch, the evidence is
-    ``S <- (1 - 1/size)^n S + n``, the batch weighs ``n / S``, and the target weighs
+    Batches of 1 and of 200 are treated alike: with ``n`` samples in the batch, the evidence is ``S
+    <- (1 - 1/size)^n S + n``, the batch has weight ``n / S``, and the target has weight
     ``min(theta, S / (S + prior))`` against the source. Raw second moments are averaged, so the
     variance between batches is not lost. When the first layer's moments over the last few images
     move by more than ``jump`` times what is usual, only ``forget`` of the evidence is kept, in all
     layers, before anything is normalised.
 
     Attributes:
-        theta: Weight of the target at most.
+        theta: Largest weight of the target.
         size: Samples that the window holds.
-        prior: Samples after which the target may weigh a half.
-        jump: How many times the usual distance is a jump; infinity turns it off.
+        prior: Samples after which the target may reach a weight of 0.5.
+        jump: Multiple of the usual distance that counts as a jump; infinity turns it off.
         reach: Images whose moments at the first layer are compared with the window's.
-        forget: The share of the evidence that a jump leaves.
+        forget: The share of the evidence that survives a jump.
     """
 
     single_values: ClassVar[bool] = True
@@ -419,11 +419,11 @@ class Window(Statistics):
         usual, judged = shared.get("usual", 0.0), shared.get("judged", 0.0)
         kept, recent = (1 - 1 / self.size) ** n, self._recent(shared.get("recent", {}), at)
         before = tracked_moments(memory)
-        # A window that holds little more than earlier recent images cannot be left by them.
+        # Skipped while the window holds little more than the earlier recent images.
         alone = evidence >= 1.5 * (recent["images"] - n)
         if before is not None and alone and math.isfinite(self.jump):
             now = Moments(recent["mean"], _variance(recent["mean"], recent["second"]))
-            # What chance alone moves falls with the images in it: so counted, it is a constant.
+            # Chance moves the mean less the more images it has; scaled by them, it is constant.
             moved = _distance(now, before) * min(recent["images"], 64)
             if judged >= 2 * self.reach and moved > self.jump * usual:
                 kept, jumps = self.forget, jumps + 1
@@ -431,7 +431,7 @@ class Window(Statistics):
             else:
                 judged += n
                 rate = max(n / judged, 1 - (1 - 1 / (8 * self.reach)) ** n)
-                # A change that sets in slowly must not become usual before it is noticed.
+                # A slow change must not count as usual before it is noticed.
                 most = 2 * usual if judged > 4 * self.reach else math.inf
                 usual += rate * (min(moved, most) - usual)
         after = {
@@ -444,7 +444,7 @@ class Window(Statistics):
         return _Seen(n / after["evidence"], self._weight({**shared, **after})), after
 
     def _recent(self, recent: Remembered, at: Measured) -> dict[str, Any]:
-        """The first layer's moments over the last few images, however they came in batches."""
+        """The first layer's moments over the last few images, whatever the batch size."""
         images = (1 - 1 / self.reach) ** at.samples * recent.get("images", 0.0) + at.samples
         mean, second = at.moments.mean, at.moments.var + at.moments.mean.square()
         if recent:
@@ -454,7 +454,7 @@ class Window(Statistics):
         return {"mean": mean, "second": second, "images": images}
 
     def _weight(self, shared: Remembered) -> float:
-        """Of the target, which is trusted as evidence grows."""
+        """Weight of the target, which is trusted more as evidence grows."""
         evidence: float = shared.get("evidence", 0.0)
         theta: float = shared.get(THETA, self.theta)
         return min(theta, evidence / (evidence + self.prior)) if evidence else 0.0

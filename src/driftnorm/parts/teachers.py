@@ -1,4 +1,4 @@
-"""A teacher: a slow average of the parameters, which labels, and may answer."""
+"""A teacher: a slow average of the parameters that gives labels, and may answer."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["By", "SourceLogits", "Taught", "Teacher", "View"]
 
 @dataclass(frozen=True)
 class Teacher(Update):
-    """An exponential average of the parameters; they themselves pass through.
+    """An exponential average of the parameters, which pass through unchanged.
 
     Attributes:
-        decay: Of the average, per step.
-        own_statistics: Whether it gathers statistics of its own, or normalises as the student.
+        decay: Decay of the average, per step.
+        own_statistics: Whether it keeps its own statistics, or normalises as the student does.
     """
 
     decay: float = 0.999
@@ -66,16 +66,16 @@ class Teacher(Update):
 
 @dataclass(frozen=True)
 class View(Part):
-    """Another look at images of any kind: shifted, mirrored, brightened and noised at random.
+    """A random augmentation of images of any kind: shift, mirror, brightness and noise.
 
     Works on the network's own input, whatever its normalisation: strengths are in units of the
     batch's standard deviation.
 
     Attributes:
-        shift: Pixels by which images are moved, at most, each way.
+        shift: Largest shift in pixels, in each direction.
         mirror: Whether to mirror half of them left to right.
         brightness: Standard deviation of a factor around 1, per image.
-        noise: Standard deviation of what is added to each number.
+        noise: Standard deviation of the noise added to each value.
     """
 
     shift: int = 2
@@ -84,7 +84,7 @@ class View(Part):
     noise: float = 0.05
 
     def __call__(self, x: Tensor, draw: torch.Generator) -> Tensor:
-        """The images, changed."""
+        """The augmented images."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=draw).to(x)
@@ -106,7 +106,7 @@ class View(Part):
 
 @dataclass(frozen=True)
 class SourceLogits(Signal):
-    """What the network as it was given says of the batch."""
+    """The logits of the unadapted network."""
 
     @property
     def cost(self) -> Cost:  # noqa: D102
@@ -120,7 +120,7 @@ class SourceLogits(Signal):
 class Taught(Signal):
     """The teacher's logits; the mean over views where the source is unsure (CoTTA).
 
-    The teacher sees images of a memory as they came, whatever the student is shown.
+    The teacher sees the images of a memory as they came, whatever the student sees.
 
     Attributes:
         by: The teacher.
@@ -146,7 +146,7 @@ class Taught(Signal):
 
     def check(self, recipe: Whole) -> None:  # noqa: D102
         if self.by not in recipe.update:
-            raise ValueError(f"{self.by} teaches, so it must stand in `update` as well.")
+            raise ValueError(f"{self.by} teaches, so it must be in `update` as well.")
 
     def __call__(self, step: Step) -> Tensor:  # noqa: D102
         plain = self.by.look(step, step.facts.get("plain", step.x)).logits
@@ -165,9 +165,9 @@ class By(Answer):
     """The teacher answers.
 
     Attributes:
-        teacher: Who.
-        live: What it said of this batch already. A recipe with a memory needs none: there the
-            pass that answers is the teacher's.
+        teacher: The teacher.
+        live: Its logits for this batch, if known. A recipe with a memory does not need them: there
+            the pass that answers is the teacher's.
     """
 
     teacher: Teacher
@@ -175,10 +175,10 @@ class By(Answer):
 
     def check(self, recipe: Whole) -> None:  # noqa: D102
         if self.teacher not in recipe.update:
-            raise ValueError(f"{self.teacher} answers, so it must stand in `update` as well.")
+            raise ValueError(f"{self.teacher} answers, so it must be in `update` as well.")
         if self.live is None and recipe.memory is None:
             raise ValueError(
-                "By(teacher) answers with what the teacher said of the batch: name it, "
+                "By(teacher) answers with the teacher's logits for the batch: pass them, "
                 "`live=Taught(teacher)`."
             )
 

@@ -1,4 +1,4 @@
-"""What a step does to the parameters: a chain, in which the order is the method."""
+"""What a step does to the parameters: a chain, whose order matters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Descent(Update):
         optimizer: ``"adam"``, ``"sgd"`` (momentum 0.9, Nesterov), ``"sgd-plain"`` (without
             Nesterov), ``"adamw"``, or a function of (parameters, learning rate, weight decay).
         lr: Learning rate.
-        weight_decay: As the optimiser means it.
+        weight_decay: As the optimiser defines it.
     """
 
     optimizer: OptimizerChoice = field(default="adam", metadata=SHOWN)
@@ -72,7 +72,7 @@ class Descent(Update):
         optimizer = build([*parameters.values()], self.lr, self.weight_decay)
         known = step[self]
         for name, parameter in parameters.items():
-            # An optimiser changes its state in place; what a stream remembers must stay as it is.
+            # An optimiser changes its state in place, but the stream's state must not change.
             if name in known:
                 optimizer.state[parameter] = {
                     key: _followed(value, parameter) for key, value in known[name].items()
@@ -106,11 +106,11 @@ def _kept(key: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Ascent(Update):
-    """The gradient where the loss is worst nearby, then a step from where it was (SAM, SAR).
+    """The gradient where the loss is worst nearby, then a step from the original point (SAM, SAR).
 
     Attributes:
         of: The step that is taken.
-        radius: Length of the way up, over all parameters together.
+        radius: Length of the step uphill, over all parameters together.
     """
 
     of: Update
@@ -133,7 +133,7 @@ class Ascent(Update):
 
 
 def _sizes(step: Step) -> dict[str, Tensor]:
-    """The root mean square that each parameter's movement is measured by: its layer's scale."""
+    """The root mean square that scales each parameter's movement: that of its layer."""
     sizes = {}
     for name, value in step.start.items():
         scale = step.start.get(f"{name.rpartition('.')[0]}.weight", value)
@@ -153,7 +153,7 @@ class Cap(Update):
 
     Attributes:
         share: Root mean square of the movement, as a share of that of the layer's source weight.
-        images: Batches of fewer images move that much less.
+        images: Batches of fewer images move proportionally less.
     """
 
     share: float = 0.004
@@ -172,11 +172,11 @@ class Cap(Update):
 
 @dataclass(frozen=True)
 class Anchor(Update):
-    """After every step, this share of the way back to the source (weight ensembling).
+    """After every step, go this share of the way back to the source (weight ensembling).
 
     Attributes:
-        share: Of the way.
-        images: Batches of fewer images go back that much less; ``None``: all alike, as in ROID.
+        share: Share of the way.
+        images: Smaller batches go back proportionally less; ``None``: all alike, as in ROID.
     """
 
     share: float = 0.01
@@ -211,7 +211,7 @@ class Leash(Update):
 
 @dataclass(frozen=True)
 class Restore(Update):
-    """After every step, each number goes back to the source with this probability (CoTTA)."""
+    """After every step, each weight returns to the source with this probability (CoTTA)."""
 
     probability: float = 0.01
 
@@ -236,13 +236,13 @@ def _check_share(share: float, images: int) -> None:
 
 
 def bounded(chain: tuple[Update, ...], **bounds: float | None) -> tuple[Update, ...]:
-    """The chain with a cap, an anchor and a leash behind it, where they are given."""
+    """The chain followed by a cap, an anchor and a leash, if given."""
     kinds: dict[str, Callable[[float], Update]] = {"cap": Cap, "anchor": Anchor, "leash": Leash}
     return (*chain, *(kinds[name](share) for name, share in bounds.items() if share is not None))
 
 
 def with_rate(chain: tuple[Update, ...], **changes: Any) -> tuple[Update, ...]:
-    """The chain with other settings of its optimiser, wherever that stands in it."""
+    """The chain with other settings of its optimiser, wherever that is in it."""
 
     def changed(part: Update) -> Update:
         if isinstance(part, Descent):

@@ -1,4 +1,4 @@
-"""How much each sample counts; thresholds are shares of ln K, the highest entropy there is."""
+"""How much each sample counts; thresholds are shares of ln K, the maximum entropy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Diverse", "Reliable", "Timely"]
 
 @dataclass(frozen=True)
 class Reliable(Weight):
-    """Drop samples whose entropy is not below ``margin * ln K``; the surer, the heavier (EATA).
+    """Drop samples whose entropy is not below ``margin * ln K``; certain ones count more (EATA).
 
     Attributes:
         margin: As a share of ln K.
-        weigh: Whether those kept weigh ``exp(margin * ln K - H)``, or 1 as in SAR.
+        weigh: Whether kept samples have weight ``exp(margin * ln K - H)``, or 1 as in SAR.
     """
 
     margin: float = 0.4
@@ -40,15 +40,15 @@ class Reliable(Weight):
 
 @dataclass(frozen=True)
 class Diverse(Weight):
-    """Drop samples whose prediction is too much like the average one so far (EATA).
+    """Drop samples whose prediction is too similar to the average so far (EATA).
 
     Kept where ``|cos(pbar, p)| < similarity``; ``pbar`` is an exponential average over batches of
-    the mean prediction of the samples kept, by the parts before and by this one. The first batch
-    has nothing to be like.
+    the mean prediction of the samples kept, by the parts before and by this one. In the first batch
+    there is nothing to compare with.
 
     Attributes:
-        similarity: The cosine from which a sample says nothing new.
-        decay: Of the average.
+        similarity: Cosine from which a sample is redundant.
+        decay: Decay of the average.
     """
 
     similarity: float = 0.05
@@ -77,10 +77,10 @@ class Diverse(Weight):
 
 @dataclass(frozen=True)
 class Timely(Weight):
-    """The longer ago an image of a memory came, the lighter: ``sigmoid(-age / span)`` (RoTTA).
+    """Older images of a memory count less: ``sigmoid(-age / span)`` (RoTTA).
 
     Attributes:
-        span: Images of the stream.
+        span: Scale of the age, in images of the stream.
     """
 
     span: float = 64.0
