@@ -1,6 +1,6 @@
 """Every method by name. To add one: a file with a ``METHOD``, a line here, a row in the tests.
 
-Methods are joined as text: ``eata@gprebn`` learns as EATA on GpreBN's statistics, ``gprebn+rt3a``
+Methods are composed as text: ``eata@gprebn`` learns as EATA on GpreBN's statistics, ``gprebn+rt3a``
 answers by rT3A on top of GpreBN.
 """
 
@@ -71,12 +71,12 @@ METHODS: dict[str, Method] = {
     )
 }
 PLUGINS = "DRIFTNORM_IMPORT"
-"""Environment variable: modules, by commas, that register methods; worker processes read it too."""
+"""Environment variable: comma-separated modules that register methods; workers read it too."""
 _loaded: set[str] = set()
 
 
 def register(method: Method) -> Method:
-    """Make a method of your own known by its name."""
+    """Register your own method under its name."""
     if not re.fullmatch(r"[a-z][a-z0-9_.-]*", method.name):
         raise ValueError(
             f"`name` must be lower-case letters, digits, '-', '_' and '.', got {method.name!r}."
@@ -88,9 +88,9 @@ def register(method: Method) -> Method:
 
 
 def known_methods() -> dict[str, Method]:
-    """Every method: ours, those of installed packages, and those that were registered.
+    """Every method: built in, provided by installed packages, or registered.
 
-    A package offers some by entry points of the group ``driftnorm.methods``, each a `Method`.
+    A package provides methods by entry points of the group ``driftnorm.methods``, each a `Method`.
     """
     if "entry points" not in _loaded:
         _loaded.add("entry points")
@@ -104,7 +104,7 @@ def known_methods() -> dict[str, Method]:
 
 
 def lookup(name: str) -> Method:
-    """The method of that name; an unknown one gets a suggestion."""
+    """The method of that name; the error for an unknown name suggests one."""
     known = known_methods()
     if name not in known:
         raise ValueError(
@@ -122,7 +122,7 @@ def options_of(name: str) -> tuple[str, ...]:
 
 
 def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of a method or of a composition, with some options changed.
+    """The recipe of a method or composition, with these options.
 
     >>> build("gprebn+rt3a", {"theta": 0.5}).answer
     (RunningCentroids(reading='normalized', labels='linear'),)

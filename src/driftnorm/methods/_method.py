@@ -1,4 +1,4 @@
-"""What the registry knows of a method."""
+"""What the registry knows about a method."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Method:
         build: Keyword arguments -> recipe; its signature is the method's configuration.
         paper: Where it comes from.
         summary: One line.
-        helps: When to take it.
+        helps: When to use it.
         hurts: When not to.
     """
 

@@ -4,8 +4,8 @@ Formula:
     mu = alpha mu_c + (1 - alpha) mu_s, likewise the variance.
 
 Conventions clash between papers, so the argument says whose weight it is: the target's. When it
-helps: target statistics help but do not fit the weights wholly, as in networks fine-tuned with
-frozen BN. When it hurts: the current batch is local, so small batches stay noisy.
+helps: target statistics help but do not fully fit the weights, as in networks fine-tuned with
+frozen BN. When it hurts: only the current batch counts, so small batches stay noisy.
 """
 
 from driftnorm.methods._method import Method

@@ -34,17 +34,17 @@ def bn(
         running: Use test-time running statistics instead of the batch's own (the paper's rows
             "BN, mu_r^t" without optimisation).
         momentum: Weight of the new batch, in (0, 1]; ``None`` averages all batches equally.
-        theta: Weight of the target statistics against the source's, in [0, 1]. ``"auto"`` asks
+        theta: Weight of the target statistics against the source's, in [0, 1]. ``"auto"`` runs
             theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without labels.
-        average: What of running variances is averaged: the variances (``"var"``, the paper), the
-            standard deviations (``"std"``), or with the variance between batches (``"total"``),
-            which batches of a few images need.
-        only: The layers that take target statistics (``First(0.5)`` is the paper's "50 % target").
+        average: What running statistics average: variances (``"var"``, the paper), standard
+            deviations (``"std"``), or raw second moments (``"total"``), which include the variance
+            between batches, as batches of a few images need.
+        only: The layers that use target statistics (``First(0.5)`` is the paper's "50 % target").
     """
     if momentum is not None and not running:
-        raise ValueError("`momentum` is that of running statistics: set `running=True` as well.")
+        raise ValueError("`momentum` belongs to running statistics: set `running=True` as well.")
     if average != "var" and not running:
-        raise ValueError("`average` is that of running statistics: set `running=True` as well.")
+        raise ValueError("`average` belongs to running statistics: set `running=True` as well.")
     statistics: Statistics = Running(momentum=momentum, average=average) if running else Batch()
     return Recipe(
         statistics=mixed(theta, statistics),

@@ -1,14 +1,13 @@
 """Window statistics: half source, half a window of the stream that forgets at a jump.
 
 Formula:
-    S <- (1 - 1/W)^n S + n samples of evidence; the batch weighs n / S in averages of mean and raw
-    second moment; the target weighs min(theta, S / (S + prior)) against the source. Where the
+    S <- (1 - 1/W)^n S + n samples of evidence; the batch has weight n / S in averages of mean and
+    raw second moment; the target has weight min(theta, S / (S + prior)) against the source. If the
     first layer's moments over the last 32 images jump, S <- 0.01 S + n, in all layers.
 
-When it helps: streams whose shift changes without notice; batches of any size, and the method to
-take for fewer than 16 images per batch, down to one; no gradient, as cheap as inference. When it
-hurts: nothing gained over ``gprebn`` on one long, steady shift; a source that is wholly wrong still
-has its half.
+When it helps: streams whose shift changes without notice; batches of any size, especially fewer
+than 16 images, down to one; no gradient, as cheap as inference. When it hurts: it gains less than
+``gprebn`` on one long, steady shift; a source that is completely wrong still counts for half.
 """
 
 from driftnorm.methods._method import Method
@@ -19,7 +18,7 @@ from driftnorm.recipe import Recipe
 __all__ = ["METHOD", "SMALL_BATCH", "bn_window"]
 
 SMALL_BATCH = 16
-"""For batches of fewer images this is the method to take (docs/choosing.md, small batches)."""
+"""Below this batch size, this is the method to use (docs/choosing.md, small batches)."""
 
 
 def bn_window(
@@ -36,9 +35,9 @@ def bn_window(
     Args:
         theta: Largest weight of the window against the source, in [0, 1].
         size: Samples that the window holds (W above).
-        prior: Samples after which the window may weigh a half.
-        jump: How many times the usual distance at the first layer is a jump.
-        forget: The share of the evidence that a jump leaves.
+        prior: Samples after which the window may reach a weight of 0.5.
+        jump: Multiple of the usual distance at the first layer that counts as a jump.
+        forget: The share of the evidence that survives a jump.
         only: The layers that take part.
     """
     window = Window(theta=theta, size=size, prior=prior, jump=jump, forget=forget)
@@ -51,5 +50,5 @@ METHOD = Method(
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
     summary="half source, half a window of the stream that forgets at a jump, no gradient",
     helps="streams whose shift changes; batches of fewer than 16 images, down to one",
-    hurts="one long, steady shift, where a gradient gains more; a source that is wholly wrong",
+    hurts="one long, steady shift, where a gradient gains more; a source that is completely wrong",
 )

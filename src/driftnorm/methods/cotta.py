@@ -2,7 +2,7 @@
 
 Formula:
     loss = CE(teacher, student); teacher <- 0.999 teacher + 0.001 student, after the step; then each
-    number of the student goes back to the source with probability ``restore``. Where the source's
+    weight of the student returns to the source with probability ``restore``. Where the source's
     mean confidence is below ``confidence``, the teacher's answer is the mean over ``views`` views.
     The teacher answers.
 
@@ -36,14 +36,14 @@ def cotta(
     """A mean teacher with stochastic restore.
 
     Args:
-        decay: Of the teacher's average, in [0, 1].
-        restore: Probability with which a number goes back to the source, per step.
+        decay: Decay of the teacher's average, in [0, 1].
+        restore: Probability that a weight returns to the source, per step.
         views: Views that the teacher averages over where the source is unsure (the paper: 32).
         confidence: Mean confidence of the source below which views are taken: 0.92 for CIFAR-10,
             0.72 for CIFAR-100, 0.1 for ImageNet in the official code.
         trainable: ``"all"``, or ``"affine"`` for much less memory.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     teacher = Teacher(decay)
     taught = Taught(teacher, views, confidence)

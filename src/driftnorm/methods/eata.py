@@ -2,10 +2,10 @@
 
 Formula:
     ETA's loss + fisher * sum_j F_j (w_j - w0_j)^2, with F the mean squared gradient of the
-    cross-entropy to the own predictions on images of the source's domain.
+    cross-entropy to the network's own predictions on source-domain images.
 
-When it helps: long streams that come back to clean data. When it hurts: as ETA. It must see some
-hundred images of the source's domain first, without labels: ``adapter.fit(images)``.
+When it helps: long streams that come back to clean data. When it hurts: as ETA. It must see a few
+hundred source-domain images first, without labels: ``adapter.fit(images)``.
 """
 
 from dataclasses import replace
@@ -29,14 +29,14 @@ def eata(
     only: Selector | None = None,
     **optimising: Unpack[Optimising],
 ) -> Recipe:
-    """Entropy minimisation on selected samples, held where it mattered to the source.
+    """Entropy minimisation on selected samples; parameters that matter to the source are held.
 
     Args:
         margin: Entropy below which a sample counts, as a share of ln K.
         similarity: As in ``eta``.
         fisher: Weight of the Fisher term: 1 for CIFAR in public settings, 2,000 for ImageNet.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     recipe = eta(margin=margin, similarity=similarity, only=only, **optimising)
     assert recipe.loss is not None
@@ -47,7 +47,7 @@ METHOD = Method(
     name="eata",
     build=eata,
     paper="Niu et al. 2022, arXiv 2204.02610",
-    summary="as eta, held back where the source's parameters mattered; needs adapter.fit(images)",
+    summary="as eta, but holds parameters that matter to the source; needs adapter.fit(images)",
     helps="long streams that return to clean data",
-    hurts="class-ordered or tiny batches; needs images of the source's domain",
+    hurts="class-ordered or tiny batches; needs source-domain images",
 )

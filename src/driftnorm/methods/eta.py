@@ -32,10 +32,10 @@ def eta(
 
     Args:
         margin: Entropy below which a sample counts, as a share of ln K.
-        similarity: Cosine to the average prediction from which a sample says nothing new: 0.4 for
+        similarity: Cosine to the average prediction from which a sample is redundant: 0.4 for
             10 classes, 0.1 for 100, 0.05 for 1,000 in public settings.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     recipe = Recipe(
         statistics=Batch(),

@@ -7,9 +7,9 @@ Formula:
 
 When it helps: corruptions, in batches of 16 or more. With theta < 1, selected on held-out source
 images, it does much less harm than Tent to networks fine-tuned with frozen BN statistics. When it
-hurts: batches of fewer than 16 images at the default rate (take ``bn-window``; on the small digits
-it held, on corrupted photographs it did worse than statistics without a step); rates of
-0.01 over long streams, where Tent still gained; streams whose shift changes abruptly without a
+hurts: batches of fewer than 16 images at the default rate (use ``bn-window``; on small digits it
+still worked, on corrupted photographs it did worse than statistics without a step); learning rates
+of 0.01 over long streams, where Tent still gained; streams whose shift changes abruptly without a
 reset (running statistics lag; use ``momentum``); and, like every entropy method, class-ordered
 streams at high rates.
 """
@@ -46,14 +46,14 @@ def gprebn(
     Args:
         theta: Weight of the target statistics against the source's, in [0, 1] (eq. 10). 1 is the
             robustness setting; the domain-generalization one selects it on validation data.
-            ``"auto"`` asks theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without
+            ``"auto"`` runs theta 0, 0.2, 0.5 and 1 side by side and answers by the best, without
             labels.
         momentum: Weight of the new batch, in (0, 1]; ``None`` averages all batches equally.
         statistics: ``"running"`` (eq. 9), ``"source"``, ``"batch"`` (which is Tent), or an object.
         gradient: ``"preserved"`` (eq. 7), or ``"detached"`` for the ablation.
         count: Whether a batch enters the running statistics once or with every step.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     named: dict[str, Statistics] = {
         "running": Running(momentum=momentum),
@@ -63,7 +63,7 @@ def gprebn(
     chosen = named.get(statistics) if isinstance(statistics, str) else statistics
     if momentum is not None and statistics != "running":
         raise ValueError(
-            f"`momentum` is that of running statistics, but `statistics` is {statistics!r}."
+            f"`momentum` belongs to running statistics, but `statistics` is {statistics!r}."
         )
     if chosen is None:
         raise ValueError(
@@ -89,6 +89,6 @@ METHOD = Method(
     paper="Yang et al. 2022, arXiv 2205.10210",
     summary="entropy on the affine parameters, running statistics, training-time gradient",
     helps="corruptions, in batches of 16 or more; theta < 1 limits harm to frozen-BN networks",
-    hurts="fewer than 16 images per batch (take steady); rates of 0.01 on long streams; abrupt "
+    hurts="fewer than 16 images per batch (use steady); rates of 0.01 on long streams; abrupt "
     "changes; class order",
 )

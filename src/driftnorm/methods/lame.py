@@ -17,12 +17,12 @@ __all__ = ["METHOD", "lame"]
 
 
 def lame(*, k: int = 5, kernel: Literal["rbf", "knn"] = "rbf", rounds: int = 100) -> Recipe:
-    """Correct the answers to a batch by its neighbourhood.
+    """Correct the predictions of a batch by their neighbours.
 
     Args:
         k: Neighbours, at least 1.
         kernel: ``"rbf"`` or ``"knn"``.
-        rounds: Of the fixed point, at most; at least 1.
+        rounds: Largest number of iterations of the fixed point, at least 1.
     """
     return Recipe(answer=(Lame(k, kernel, rounds),))
 
@@ -31,7 +31,7 @@ METHOD = Method(
     name="lame",
     build=lame,
     paper="Boudiaf et al. 2022, arXiv 2201.05718",
-    summary="answers of a batch corrected by neighbours in feature space, no gradient",
+    summary="predictions of a batch corrected by neighbours in feature space, no gradient",
     helps="labels that come in order; networks without batch norm",
     hurts="shuffled labels",
 )

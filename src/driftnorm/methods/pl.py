@@ -1,9 +1,10 @@
-"""PL: train every parameter on the own confident predictions (Lee 2013, as run online by T3A).
+"""PL: train every parameter on confident predictions of its own (Lee 2013, as run online by T3A).
 
 Formula:
-    loss = mean cross-entropy to argmax where max softmax > threshold; no such sample, no step.
+    loss = mean cross-entropy to argmax where max softmax > threshold; without such a sample, no
+    step.
 
-When it helps: rarely; it is a baseline. When it hurts: confident errors teach themselves.
+When it helps: rarely; it is a baseline. When it hurts: confident errors reinforce themselves.
 """
 
 from typing_extensions import Unpack
@@ -26,8 +27,8 @@ def pl(
 
     Args:
         threshold: Confidence that a pseudo label needs.
-        trainable: What the labels teach: ``"all"``, or the ``"classifier"`` (PL-C).
-        **optimising: Those of every method with a gradient; see ``Optimising``. The rate is 5e-5
+        trainable: What is trained: ``"all"``, or the ``"classifier"`` (PL-C).
+        **optimising: Options of every method with a gradient; see ``Optimising``. The rate is 5e-5
             (T3A's setting) unless given.
     """
     recipe = Recipe(

@@ -4,7 +4,7 @@ Formula:
     as PL, with the last linear layer as the only trainable part.
 
 When it helps: mild shift; cheap, since no gradient enters the features. When it hurts: it cannot
-repair features, and confident errors teach themselves.
+repair features, and confident errors reinforce themselves.
 """
 
 from functools import partial

@@ -1,11 +1,11 @@
-"""Prior correction: move answers towards the classes that a batch seems to hold (ROID, 2024).
+"""Prior correction: move predictions towards the classes a batch seems to contain (ROID, 2024).
 
 Formula:
     prior_k = mean p_k, smoothed by g = max(1/N, 1/K) / max prior to (prior + g) / (1 + g K);
     answer = log p + log prior.
 
-When it helps: batches that hold few of the classes. When it hurts: balanced batches gain nothing,
-and a network that has collapsed is confirmed in it.
+When it helps: batches that contain few of the classes. When it hurts: balanced batches gain
+nothing, and a collapse is reinforced.
 """
 
 from driftnorm.methods._method import Method
@@ -16,7 +16,7 @@ __all__ = ["METHOD", "prior"]
 
 
 def prior(*, multiply: bool = False) -> Recipe:
-    """Correct the answers to a batch by its mean prediction.
+    """Correct the predictions of a batch by their mean.
 
     Args:
         multiply: Multiply the logits by the prior, as the public code does, instead of adding its
@@ -29,7 +29,7 @@ METHOD = Method(
     name="prior",
     build=prior,
     paper="Marsden, Döbler and Yang 2024, arXiv 2306.00650",
-    summary="answers of a batch corrected by its mean prediction, no gradient",
-    helps="batches that hold few of the classes; networks without batch norm",
+    summary="predictions of a batch corrected by their mean, no gradient",
+    helps="batches that contain few of the classes; networks without batch norm",
     hurts="networks that have collapsed already",
 )

@@ -1,4 +1,4 @@
-"""RDumb: ETA that starts anew after a fixed number of batches (Press et al. 2023).
+"""RDumb: ETA that resets after a fixed number of batches (Press et al. 2023).
 
 Formula:
     as ETA; every 1,000 batches all that was learned is forgotten.
@@ -27,14 +27,14 @@ def rdumb(
     only: Selector | None = None,
     **optimising: Unpack[Optimising],
 ) -> Recipe:
-    """ETA with a clock.
+    """ETA with periodic resets.
 
     Args:
         every: Batches between resets.
         margin: As in ``eta``.
         similarity: As in ``eta``.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     recipe = eta(margin=margin, similarity=similarity, only=only, **optimising)
     return replace(recipe, reset_every=every)

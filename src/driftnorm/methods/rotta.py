@@ -1,17 +1,18 @@
 """RoTTA: learn from a balanced memory, answer by a slow teacher (Yuan et al. 2023).
 
 Formula:
-    The memory holds ``size`` images, as many of each predicted class; those with a high
-    ``sigmoid(age / size) + H / ln K`` go first. After every ``every`` images of the stream:
+    The memory holds ``size`` images, equally many of each predicted class; those with a high
+    ``sigmoid(age / size) + H / ln K`` are dropped
+    first. After every ``every`` images of the stream:
     ``loss = mean_i sigmoid(-age_i / size) CE(teacher(x_i), student(view(x_i)))``, one step, and
-    teacher <- ``decay`` teacher + (1 - ``decay``) student. Student and teacher normalise by running
-    statistics of their own that begin at the source's. The teacher answers, with statistics that a
-    batch does not change: the answer to an image does not depend on its neighbours.
+    teacher <- ``decay`` teacher + (1 - ``decay``) student. Student and teacher normalise by their
+    own running statistics, which start from the source's. The teacher answers, with statistics that
+    a batch does not change: the prediction for an image does not depend on its batch.
 
-When it helps: streams ordered by class; small batches. When it hurts: streams of fewer than some
-hundred images, since nothing changes before the first lesson; the bank's images are part of the
-saved state. The official code passes its gradient through the batch's share of the statistics only;
-here it is that of ``gradient``.
+When it helps: streams ordered by class; small batches. When it hurts: streams of fewer than a few
+hundred images, since nothing changes before the first lesson; the memory's images are part of the
+saved state. The official code passes the gradient only through the batch's share of the statistics;
+here ``gradient`` decides.
 """
 
 from typing_extensions import Unpack
@@ -44,12 +45,12 @@ def rotta(
 
     Args:
         size: Images that the memory holds.
-        every: Images of the stream between lessons, whatever the batches.
-        decay: Of the teacher's average.
+        every: Images of the stream between lessons, whatever the batch size.
+        decay: Decay of the teacher's average.
         momentum: Weight of a lesson in the running statistics.
         gradient: ``"preserved"`` (eq. 6) or ``"detached"``.
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     teacher = Teacher(decay, own_statistics=True)
     recipe = Recipe(

@@ -5,8 +5,8 @@ Formula:
     p = softmax(z . c_i)                                                                  (eq. 11)
 
 When it helps: on top of a feature-side method ("gprebn+rt3a"), where the classifier never saw the
-adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong; it does not hold a
-feature-side method that goes under.
+adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong; it does not save a
+feature-side method that collapses.
 """
 
 from typing import Literal
@@ -26,7 +26,7 @@ def rt3a(
     """Running-centroid classifier on unchanged features.
 
     Args:
-        reading: Of eq. 11: ``"normalized"`` as T3A treats features, or ``"literal"``.
+        reading: How to read eq. 11: ``"normalized"``, as T3A treats features, or ``"literal"``.
         labels: Pseudo labels from the ``"linear"`` classifier or the ``"centroids"``.
     """
     return Recipe(answer=(RunningCentroids(reading, labels),))

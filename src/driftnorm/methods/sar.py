@@ -2,10 +2,10 @@
 
 Formula:
     keep H < margin ln K; e = radius g / |g|; the gradient at w + e, of kept samples that are still
-    below the margin there; a step from w. If an average of that loss falls below
-    floor ln K, start anew.
+    below the margin there; a step from w. If an average of that loss falls below floor ln K,
+    restart.
 
-When it helps: small batches and mixed shifts, above all on networks with group or layer norm. When
+When it helps: small batches and mixed shifts, especially on networks with group or layer norm. When
 it hurts: twice the cost of Tent; batch statistics of tiny batches are as noisy as ever.
 """
 
@@ -32,15 +32,15 @@ def sar(
     only: Selector | None = None,
     **optimising: Unpack[Optimising],
 ) -> Recipe:
-    """Entropy where it is worst nearby.
+    """Sharpness-aware entropy minimisation.
 
     Args:
         margin: Entropy below which a sample counts, as a share of ln K.
         radius: How far up the loss the gradient is taken.
         floor: Average loss, as a share of ln K, below which the network must have collapsed.
         trained: The first share of the layers that takes part (SAR leaves out the last stage).
-        only: The layers that take part, said otherwise.
-        **optimising: Those of every method with a gradient; see ``Optimising``. The optimiser is
+        only: The layers that take part, instead of ``trained``.
+        **optimising: Options of every method with a gradient; see ``Optimising``. The optimiser is
             "sgd-plain" unless given.
     """
     if only is None and trained != 1:
@@ -60,7 +60,7 @@ METHOD = Method(
     name="sar",
     build=sar,
     paper="Niu et al. 2023, arXiv 2302.12400",
-    summary="sharpness-aware entropy on reliable samples; starts anew after a collapse",
+    summary="sharpness-aware entropy on reliable samples; restarts after a collapse",
     helps="long streams at rates that collapse Tent",
     hurts="twice the cost; tiny batches on batch norm",
 )

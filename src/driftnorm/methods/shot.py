@@ -30,7 +30,7 @@ def shot(
     Args:
         pseudo_label: Weight of the pseudo-label term; 0 is SHOT-IM.
         threshold: Confidence that a pseudo label needs.
-        **optimising: Those of every method with a gradient; see ``Optimising``. The rate is 5e-5
+        **optimising: Options of every method with a gradient; see ``Optimising``. The rate is 5e-5
             (T3A's setting) unless given.
     """
     recipe = Recipe(

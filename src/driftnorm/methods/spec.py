@@ -19,7 +19,7 @@ _PLACES = {"first": First, "last": Last}
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A name and options that can be written down (numbers, text, truth values)."""
+    """A name, and options that can be written as text (numbers, strings, booleans)."""
 
     name: str
     options: Options = ()
@@ -30,7 +30,7 @@ class MethodSpec:
         return f"{self.name}:{options_text(self.options)}"
 
     def with_defaults(self, defaults: Options) -> MethodSpec:
-        """The same with these options as well, where it takes them and does not have its own."""
+        """The same with these options added, where it takes them and does not set them itself."""
         known = options_of(self.name)
         taken = {key: value for key, value in defaults if key in known}
         return replace(self, options=tuple(sorted({**taken, **dict(self.options)}.items())))
@@ -40,7 +40,7 @@ class MethodSpec:
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
 
     def recipe(self) -> Recipe:
-        """What it does; unknown names and options raise."""
+        """Its recipe; unknown names and options raise."""
         return build(self.name, {key: _decoded(value) for key, value in self.options})
 
 
@@ -58,6 +58,6 @@ def parse_method(text: str) -> MethodSpec:
 
 
 def _decoded(value: Any) -> Any:
-    """``first(0.5)`` and ``last(0.5)`` select layers by their place."""
+    """``first(0.5)`` and ``last(0.5)`` select layers by position."""
     place = re.fullmatch(r"(first|last)\(([\d.]+)\)", value) if isinstance(value, str) else None
     return _PLACES[place[1]](float(place[2])) if place else value

@@ -1,16 +1,16 @@
-"""Steady: the default, for streams of which nothing is known.
+"""Steady: the default, for streams about which nothing is known.
 
 Formula:
-    Statistics of a window of the stream that forgets at a jump (``bn-window``), for each theta of
-    a small grid a window of its own; theta = 0 is the source.
-    J(theta) = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over some 256 recent
-    images, from predictions alone; the answer to a batch is that of the theta with the highest J.
-    theta: 0, 0.2, 0.5 and 1; the last must be better by 0.1.
+    Statistics of a window of the stream that forgets at a jump (``bn-window``), with its own window
+    for each theta of a small grid; theta = 0 is the source.
+    J(theta) = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over about 256 recent
+    images, from predictions alone; the theta with the highest J answers. theta: 0, 0.2, 0.5 and 1;
+    the last must be better by 0.1.
 
 When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
 images in between, few of many classes. No gradient: two to three forward passes per batch. When it
-hurts: on one long, steady shift in large batches a gradient (``gprebn``) gains more; just after a
-change it may answer by the wrong theta for some images.
+hurts: on one long, steady shift in large batches, a gradient (``gprebn``) gains more; just after a
+change, the wrong theta may answer for some images.
 """
 
 from driftnorm.methods._method import Method
@@ -35,11 +35,11 @@ def steady(
 
     Args:
         theta: Weight of the window against the source in the network's own pass, in [0, 1]; the
-            source itself, 0.2 and 1 are asked beside it.
-        caution: How much more than the spread of answers their certainty counts.
-        memory: Images over which answers are averaged.
+            source itself, 0.2 and 1 are run beside it.
+        caution: How much more the certainty of predictions counts than their spread.
+        memory: Images over which predictions are averaged.
         size: Images that a window holds.
-        jump: How many times the usual distance at the first layer is a jump.
+        jump: Multiple of the usual distance at the first layer that counts as a jump.
         only: The layers that take part.
     """
     return Recipe(

@@ -2,10 +2,10 @@
 
 Formula:
     w_k = normalised sum of the M lowest-entropy unit features pseudo-labelled k (and the trained
-    classifier's rows); logits = z . w_k. The batch joins before it is answered.
+    classifier's rows); logits = z . w_k. The batch is added before it is classified.
 
 When it helps: shifts that move whole classes in feature space (other domains). When it hurts:
-low-level corruption, which has spoilt the features already; wrong pseudo labels in the bank stay.
+low-level corruption, which has already spoilt the features; wrong pseudo labels stay in the bank.
 """
 
 from driftnorm.methods._method import Method
@@ -19,7 +19,7 @@ def t3a(*, supports: int = 20) -> Recipe:
     """Support-based classifier on unchanged features.
 
     Args:
-        supports: How many supports a class keeps (M); -1 keeps all.
+        supports: Supports kept per class (M); -1 keeps all.
     """
     return Recipe(answer=(T3A(supports),))
 

@@ -6,7 +6,7 @@ Formula:
 
 When it helps: low-level shifts with i.i.d. classes and batches of 64 or more. When it hurts: many
 classes with small batches, class-ordered streams, long streams with a high rate (collapse),
-networks fine-tuned with frozen BN statistics. The answer is that of the pass before the step.
+networks fine-tuned with frozen BN statistics. Predictions come from the pass before the step.
 """
 
 from typing import Literal
@@ -39,7 +39,7 @@ def tent(
             eval-mode layer: set ``gradient="detached"``).
         gradient: ``"detached"`` stops the gradient at the statistics: Tent(de), BN(de).
         only: The layers that take part.
-        **optimising: Those of every method with a gradient; see ``Optimising``.
+        **optimising: Options of every method with a gradient; see ``Optimising``.
     """
     named: dict[str, Statistics] = {"batch": Batch(), "source": Source()}
     chosen = named.get(statistics) if isinstance(statistics, str) else statistics
