@@ -365,7 +365,7 @@ def test_another_version_is_noted(
     with pytest.raises(ValueError, match="`--weights`"):
         run(written(tmp_path, text))
     noted = capsys.readouterr().err
-    assert f"kept by driftnorm 0.0.1, this is {driftnorm.__version__}" in noted
+    assert f"written by driftnorm 0.0.1, this is {driftnorm.__version__}" in noted
 
 
 @pytest.mark.parametrize(

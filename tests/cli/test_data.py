@@ -60,7 +60,7 @@ def test_list_get_and_check(toy, capsys) -> None:
     assert "was there already" in capsys.readouterr().out
     run("get", "toy", "--from", "toy.tar", "--out", "elsewhere/mine")
     run("check", "toy", "elsewhere/mine")
-    assert capsys.readouterr().out.endswith("elsewhere/mine is a sound toy.\n")
+    assert capsys.readouterr().out.endswith("elsewhere/mine is a valid toy.\n")
 
 
 def test_check_exits_with_one(toy, capsys) -> None:
@@ -74,7 +74,7 @@ def test_check_exits_with_one(toy, capsys) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "missing: first.bin",
         "stray: [red]more",
-        "data/toy is not a sound toy: 2 problems.",
+        "data/toy is not a valid toy: 2 problems.",
     ]
     write_cifar_c(toy / "c", ("fog",))
     with pytest.raises(SystemExit):
@@ -89,7 +89,7 @@ def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
         records[:, 1] = fine
         records.tofile(toy / f"{split}.bin")
     run("check", "cifar-100", ".")
-    assert capsys.readouterr().out == ". is a sound cifar-100.\n"
+    assert capsys.readouterr().out == ". is a valid cifar-100.\n"
     records[0, 1] = 99
     records.tofile(toy / "test.bin")
     (toy / "train.bin").unlink()
@@ -107,7 +107,7 @@ def test_what_was_generated_says_how_large_it_is(toy, capsys) -> None:
     write_pictures(toy / "pets", {"cat/1.png": (64, 64), "dog/2.png": (64, 64)})
     corrupt(Path("pets"), Path("c"), corruptions=["fog"], severities=[5], workers=1, quiet=True)
     run("check", "imagenet-c", "c")
-    assert "c is a sound imagenet-c, generated from 2 images of pets." in capsys.readouterr().out
+    assert "c is a valid imagenet-c, generated from 2 images of pets." in capsys.readouterr().out
 
 
 def run_in_vain(*arguments: str) -> None:
@@ -130,7 +130,7 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
         "  clipart: 10 pictures (cat 5, dog 5)",
         "  photo: 10 pictures (cat 5, dog 5)",
         "  sketch: 10 pictures (cat 5, dog 5)",
-        "mine is a sound set of domains.",
+        "mine is a valid set of domains.",
     ]
     run("check", "own", "mine", "--quiet")
     assert capsys.readouterr().out == ""
@@ -145,7 +145,7 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
     run_in_vain("check", "domains", "mine")
     assert capsys.readouterr().out.splitlines()[4:] == [
         "stray: photo/notes.txt (no picture)",
-        "mine is not a sound set of domains: 1 problem.",
+        "mine is not a valid set of domains: 1 problem.",
     ]
 
 
@@ -157,12 +157,12 @@ def test_a_part_of_pacs_is_told_from_pacs(toy, capsys) -> None:
     assert shown[0] == "PACS in PACS, not as published"
     assert shown[5] == "missing: art_painting/dog (expected 379 pictures, found 5)"
     assert shown[-1].startswith(
-        "PACS is not a sound PACS: 28 problems. It is not PACS as published; "
+        "PACS is not a valid PACS: 28 problems. It is not PACS as published; "
     )
     assert "`driftnorm data check own PACS`, and `--data own:PACS`" in shown[-1]
     for name in ("own", "domains"):  # nobody asked whether it is PACS
         run("check", name, "PACS")
-        assert capsys.readouterr().out.endswith("PACS is a sound set of domains.\n")
+        assert capsys.readouterr().out.endswith("PACS is a valid set of domains.\n")
     (toy / "PACS" / "photo").rename(toy / "elsewhere")
     for name in ("PACS", "pacs"):
         run_in_vain("check", name, "PACS")
@@ -178,7 +178,7 @@ def test_an_archive_is_checked_and_not_kept(toy, capsys, monkeypatch) -> None:
     with tarfile.open(toy / "mine.tar", "w") as archive:
         archive.add(toy / "mine", "mine")
     run("check", "domains", "mine.tar")
-    assert "mine.tar is a sound set of domains." in capsys.readouterr().out
+    assert "mine.tar is a valid set of domains." in capsys.readouterr().out
     assert not (toy / "cache").exists()
 
 
@@ -187,12 +187,12 @@ def test_digit_sets_are_checked_as_their_mnist_files(toy, capsys, monkeypatch) -
     run("get", "toy", "--from", "toy.tar", "--out", "m", "--quiet")
     for name in ("rotated-mnist", "RotatedMNIST", "rotated_mnist"):
         run("check", name, "m")
-        assert capsys.readouterr().out == "m is a sound MNIST for rotated-mnist.\n"
+        assert capsys.readouterr().out == "m is a valid MNIST for rotated-mnist.\n"
     (toy / "m" / "first.bin").unlink()
     run_in_vain("check", "colored-mnist", "m")
     assert capsys.readouterr().out.splitlines() == [
         "missing: first.bin",
-        "m is not a sound MNIST for colored-mnist: 1 problem.",
+        "m is not a valid MNIST for colored-mnist: 1 problem.",
     ]
 
 

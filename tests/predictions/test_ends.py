@@ -50,12 +50,12 @@ def test_only_the_last_folder_of_a_path_is_made(
         {"out": "a.csv", "bake": home / "slip" / "deep" / "net.safetensors"},
     ):
         out = str(options.pop("out"))
-        with pytest.raises(FileNotFoundError, match=r"slip is not there\. Make it first"):
+        with pytest.raises(FileNotFoundError, match=r"slip does not exist\. Create it first"):
             run(home, images, out, **options)
         assert not (home / "slip").exists()
     run(home, images, "made/a.csv", quiet=False)
     assert (home / "made" / "a.run" / "run.json").exists()
-    assert f"note: made the folder {home / 'made'}." in capsys.readouterr().err
+    assert f"note: created the folder {home / 'made'}." in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_run(

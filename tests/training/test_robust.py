@@ -322,7 +322,7 @@ def test_the_command_trains_reports_and_does_not_repeat(
     assert "step 2, " in said
     assert f"Saved{tmp_path / 'out' / MODEL_FILE}," in said.replace(" ", "")
     assert "% on clean test images after 2 of 2 steps" in said
-    assert "There already:" in command()
+    assert "Already exists:" in command()
     instant = Outcome(
         "finished", 2, 2, 0.0, files=(tmp_path / MODEL_FILE,), accuracy=0.5, earlier=True
     )

@@ -1,6 +1,6 @@
-"""The command line: one verb a file, each imported only when it is called.
+"""The command line: one verb per file, each imported only when it is called.
 
-Nothing here may import torch; ``driftnorm --help`` must answer at once.
+Nothing here may import torch: ``driftnorm --help`` must be instant.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PLUGINS = "DRIFTNORM_IMPORT"  # as `driftnorm.methods` reads it, which would imp
 app = cyclopts.App(
     name="driftnorm",
     version=__version__,
-    help="Keep trained BatchNorm networks accurate when the data drift. Every command takes "
-    "--import MODULE, which registers methods of your own.",
+    help="Keep trained BatchNorm networks accurate when the data drift. Every command accepts "
+    "--import MODULE, which registers your own methods.",
     suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
 app.command(
@@ -33,7 +33,7 @@ app.command(
 app.command(
     "driftnorm.cli.methods:list_methods",
     name="methods",
-    help="List every method with its paper, its cost and when to take it.",
+    help="List every method with its paper, its cost and when to use it.",
 )
 app.command("driftnorm.cli.data:app", name="data", help="List, get and check data sets.")
 app.command(
@@ -50,12 +50,12 @@ bench.command(
 bench.command(
     "driftnorm.cli.bench_domains:bench_domains",
     name="domains",
-    help="Adapt networks trained on domains to the one they never saw.",
+    help="Adapt networks trained on some domains to one that they never saw.",
 )
 bench.command(
     "driftnorm.cli.bench_fine_tuned:bench_fine_tuned",
     name="fine-tuned",
-    help="Fine-tune on 14 corruptions, meet the 15th.",
+    help="Fine-tune on 14 corruptions, test on the 15th.",
 )
 bench.command(
     "driftnorm.cli.bench_streams:bench_streams",
@@ -71,7 +71,7 @@ app.command(
 app.command(
     "driftnorm.cli.adapt:adapt",
     name="adapt",
-    help="Predict a folder, a list, an array or an archive of images, adapting as it goes.",
+    help="Predict a folder, list, array or archive of images, adapting along the way.",
 )
 app.command(
     "driftnorm.cli.export:export",
@@ -104,7 +104,7 @@ train.command(
 train.command(
     "driftnorm.cli.train_domains:train_domains",
     name="domains",
-    help="Train on all domains but the tested one.",
+    help="Train on all domains except the test domain.",
 )
 app.command(train)
 sweep = cyclopts.App(name="sweep", help="Train many networks, to choose among them.")
@@ -117,9 +117,9 @@ app.command(sweep)
 
 
 def take_imports(words: list[str]) -> list[str]:
-    """A command without its ``--import MODULE`` flags; the modules register methods when asked.
+    """A command without its ``--import MODULE`` flags; the modules register methods when loaded.
 
-    They may lie in the current folder. The environment passes them on to worker processes.
+    They may be in the current folder. The environment passes them on to worker processes.
     """
     rest, modules = [], [*filter(None, os.environ.get(PLUGINS, "").split(","))]
     given = iter(words)
@@ -142,7 +142,7 @@ def take_imports(words: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Entry point: errors of use in one line, Ctrl-C without a traceback."""
+    """Entry point: usage errors in one line, Ctrl-C without a traceback."""
     keep_freed_memory()
     terminated: list[int] = []
 
@@ -157,7 +157,7 @@ def main() -> None:
             app(exit_on_error=False, print_error=False)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has had enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell reports a process that SIGPIPE has ended
     except KeyboardInterrupt:
@@ -176,7 +176,7 @@ def main() -> None:
 
 
 def _of_use(error: cyclopts.CycloptsError) -> str:
-    """In one line; what has a place in the command is called as `--help` calls it."""
+    """The error in one line; positional arguments are named as in `--help`."""
     if isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None:
         field = error.argument.field_info
         if field.is_positional and error.argument.tokens == []:
@@ -185,7 +185,7 @@ def _of_use(error: cyclopts.CycloptsError) -> str:
 
 
 def _in_words(error: OSError) -> str:
-    """Without the system's number for it."""
+    """The error without its errno."""
     if error.strerror is None:
         return str(error)
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -1,4 +1,4 @@
-"""How many images per batch: as many as were asked for, or as memory allows."""
+"""Images per batch: as many as requested, or as memory allows."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def settle_batch_size(
     gradient: bool,
     networks: int = 2,
 ) -> int:
-    """The batch size, and a line that says how much memory it is going to take.
+    """The batch size; prints how much memory it will take.
 
     Args:
-        given: What the user asked for; None takes 64, or less where that would take more than half
-            of the free memory.
+        given: What the user requested; None means 64, or less if that would take more than half of
+            the free memory.
         model: What will run.
-        console: Where to say it.
+        console: Where to print.
         device: Where it will run.
         gradient: Whether backward passes are needed.
-        networks: How many copies of the network are held.
+        networks: Copies of the network in memory.
     """
     size, free = USUAL if given is None else given, _free_on(device)
     measured = footprint(model.network, model.preprocessing.size)

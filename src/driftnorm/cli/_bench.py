@@ -1,4 +1,4 @@
-"""The one driver of all benchmarks: progress, failures, estimate, and how they end."""
+"""The one driver of all benchmarks: progress, failures, estimate and final output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from driftnorm.views.table import Table
 
 __all__ = ["BenchFlags", "Methods", "bench", "measure", "own_rows"]
 
-# Not in a docstring: there, "methods" would be taken for a heading.
+# Not in a docstring: there, "methods" would be parsed as a heading.
 Methods: TypeAlias = Annotated[
     list[str] | None,
     MANY,
@@ -40,7 +40,7 @@ Methods: TypeAlias = Annotated[
 @SPREAD
 @dataclass(frozen=True)
 class BenchFlags:
-    """What every benchmark takes."""
+    """Flags of every benchmark."""
 
     workers: Workers = None
     device: Device = "cpu"
@@ -64,7 +64,7 @@ def bench(
         make: The table of its rows.
         out: Folder for the rows.
         flags: As the user gave them.
-        verb: The command, for the file from which it can be repeated.
+        verb: The command, for its config.yaml.
         given: Its arguments, likewise.
     """
     check_device(flags.device)
@@ -100,7 +100,7 @@ def measure(study: Study, store: RowStore, console: Console, workers: int, done:
 
 
 def own_rows(study: Study, store: RowStore) -> list[Row]:
-    """The study's own rows in a folder that may hold others, in the order of its cells."""
+    """The study's own rows in a folder that may contain others, in the order of its cells."""
     place = {cell.key: index for index, cell in enumerate(study.cells())}
     rows = [row for row in load_rows(store.folder) if row.cell.key in place]
     return sorted(rows, key=lambda row: place[row.cell.key])
@@ -113,7 +113,7 @@ def _text(result: Result) -> str:
 
 
 def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> None:
-    """Time one batch with and one without a gradient step, on one thread, and multiply."""
+    """Extrapolate from one batch with and one without a gradient step, on one thread."""
     cells, at_most = outlook.cells, "" if outlook.exact else "at most "
     if not cells:
         console.print("Nothing is left to do.")
@@ -143,7 +143,7 @@ def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> 
     images = sum(cell.stream.count for cell in cells)
     costs = [f"{1000 * seconds[False]:.1f} ms per image forward"] if False in seconds else []
     costs += [f"{1000 * seconds[True]:.1f} with a step"] if True in seconds else []
-    others = f"{outlook.preparations} trainings and images to make, not in this estimate; "
+    others = f"{outlook.preparations} trainings and image sets to prepare, not in this estimate; "
     console.print(
         f"{at_most}{len(cells)} cells to run, {images:,} images; "
         f"{others if outlook.preparations else ''}{at_most}about {whole / workers / 3600:.2f} "

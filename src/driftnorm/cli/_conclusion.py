@@ -1,4 +1,4 @@
-"""How every benchmark talks, and how it ends: its table, how much there is, what failed."""
+"""What every benchmark prints at the end: its table, how many rows, what failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["AsJson", "Quiet", "conclude", "open_console", "table_record"]
 
 
 def open_console(quiet: bool, as_json: bool) -> Console:
-    """Where to talk to people: not where a program reads."""
+    """Where to print for people: stderr if stdout is read by a program."""
     return Console(quiet=quiet, stderr=as_json)
 
 
@@ -34,7 +34,7 @@ def conclude(
     failed: int,
     as_json: bool,
 ) -> None:
-    """Print what came of a benchmark; exits with 1 if anything failed."""
+    """Print the result of a benchmark; exits with 1 if anything failed."""
     table, why = None, ""
     try:
         table = make(rows)
@@ -56,7 +56,7 @@ def conclude(
 
 
 def table_record(table: Table) -> dict[str, Any]:
-    """A table as JSON takes it: full precision, nothing that is not a number."""
+    """A table for JSON: full precision, NaN as null."""
     record = dataclasses.asdict(table)
     record["columns"] = [column.title for column in table.columns]
     record["rows"] = [

@@ -1,7 +1,7 @@
-"""What a command was called with, in one YAML file from which it can be repeated.
+"""A command's arguments in a YAML file, from which it can be repeated.
 
-Values are text as it would stand on the command line. So YAML's own ideas (``off`` is a truth
-value, ``1e-3`` is not a number, ``2026-01-01`` is a date) change nothing.
+Values are text, as on the command line, so YAML's own rules (``off`` is a boolean, ``1e-3`` is not
+a number, ``2026-01-01`` is a date) change nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from driftnorm._version import __version__
 __all__ = ["Config", "check_keys", "keep_config", "load_config"]
 
 _KEYS = ("driftnorm", "command", "arguments")
-_HEAD = "# `driftnorm run` repeats this command; arguments after the file win over those in it.\n"
-# How a command talks, and that it began anew, is no part of what it does: repeated, it goes on.
+_HEAD = "# `driftnorm run` repeats this command; arguments after the file override those in it.\n"
+# Output flags and `--fresh` are not part of what a command does: repeated, it resumes.
 _TALK = ("quiet", "as_json", "fresh")
 _NULL = "tag:yaml.org,2002:null"
 
@@ -33,8 +33,8 @@ class Config(NamedTuple):
 
     Attributes:
         command: Its words, such as ``bench robustness``.
-        arguments: By name; those that were left open are not in it.
-        version: The driftnorm that kept it; empty in a file written by hand.
+        arguments: By name, without those that were not given.
+        version: The driftnorm version that wrote it; empty in a file written by hand.
     """
 
     command: str
@@ -43,16 +43,16 @@ class Config(NamedTuple):
 
 
 def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Path:
-    """Keep a command's arguments in its run folder.
+    """Save a command's arguments in its run folder.
 
-    Another command on the same folder gets a file of its own, ``config-2.yaml`` and so on, so that
-    whatever is in the folder can be made again. The same command once more changes nothing.
+    Another command on the same folder gets its own file, ``config-2.yaml`` and so on, so everything
+    in the folder can be reproduced. Repeating the same command changes nothing.
 
     Args:
-        folder: Of the run; made if it is not there.
+        folder: The run's; created if missing.
         command: Its words.
-        arguments: Every argument by name, defaults included; ``None`` for what is left open.
-            ``quiet``, ``as_json`` and ``fresh`` are not kept.
+        arguments: Every argument by name, including defaults; ``None`` for those not given.
+            ``quiet``, ``as_json`` and ``fresh`` are not saved.
 
     Returns:
         The file.
@@ -75,7 +75,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
 
 
 def _flags(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Name and value of every flag; one argument can hold those that several commands share."""
+    """Name and value of every flag; one argument may hold a dataclass of shared flags."""
     for name, value in arguments.items():
         if is_dataclass(value):
             yield from ((each.name, getattr(value, each.name)) for each in fields(value))
@@ -84,7 +84,7 @@ def _flags(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as YAML writes it: text, numbers, truth values, and lists of those."""
+    """A value for YAML: text, numbers, booleans, and lists of those."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Path):
@@ -95,10 +95,10 @@ def _plain(value: Any) -> Any:
 
 
 def load_config(path: Path) -> Config:
-    """Read a kept file, or one written by hand.
+    """Read a saved file, or one written by hand.
 
     Raises:
-        ValueError: It is no such file; the message names the key that is wrong.
+        ValueError: It is not such a file; the message names the wrong key.
     """
     try:
         content = yaml.load(path.read_text(), _TextLoader)
@@ -121,7 +121,7 @@ def load_config(path: Path) -> Config:
 
 
 def check_keys(path: Path, given: Iterable[str], known: Iterable[str], what: str = "key") -> None:
-    """Refuse a key that means nothing, and say which was probably meant."""
+    """Reject an unknown key, and suggest the one that was probably meant."""
     known = [*known]
     for key in given:
         if key not in known:
@@ -136,7 +136,7 @@ def _kind(value: object) -> str:
 
 
 class _TextLoader(yaml.SafeLoader):
-    """Nothing but text, lists, mappings and null; a key that comes twice is an error."""
+    """Only text, lists, mappings and null; a duplicate key is an error."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own name, meant for the class
         first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL]

@@ -1,4 +1,4 @@
-"""Which corruptions are meant: by name, by group, and without frost where it cannot be had."""
+"""Select corruptions by name or group, without frost where it is not available."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def settle_corruptions(
 ) -> tuple[str, ...]:
     """The names, each once, with groups resolved.
 
-    Frost needs pictures that do not come with driftnorm. Where they are missing, and nobody asked
-    for frost by its name or by `--frost`, it is left out with one line.
+    Frost needs overlay images that do not come with driftnorm. If they are missing, and frost was
+    not requested by name or by `--frost`, it is left out with a note.
 
     Args:
-        given: Names and groups; None takes the common ones.
-        frost: What `--frost` says.
+        given: Names and groups; None means the common ones.
+        frost: Value of `--frost`.
         console: Where to report that frost is left out.
         stored: The corruptions of a folder, if they are not made here.
     """
     words = given or [COMMON]
     names = tuple(dict.fromkeys(name for word in words for name in _GROUPS.get(word, (word,))))
-    # A folder that is named wrongly is an error, not a reason to go without.
+    # A wrong folder is an error, not a reason to leave frost out.
     asked = "frost" in words or frost is not None or bool(os.environ.get(FROST_VARIABLE))
     there = _has_frost() if stored is None else "frost" in stored
     if "frost" not in names or asked or there:

@@ -1,4 +1,4 @@
-"""Where to compute: a device that this machine has, or one line that says so."""
+"""The device to compute on, checked to exist on this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["check_device"]
 
 
 def check_device(name: str) -> str:
-    """The name of a device that can hold numbers here.
+    """The name of a device that works here.
 
     Raises:
-        ValueError: It is no device, or this machine or this build of torch has none of its kind.
+        ValueError: It is not a device, or this machine or build of torch does not have it.
     """
     try:
         torch.zeros(1, device=name).cpu()

@@ -1,6 +1,6 @@
-"""Tables for narrow terminals: whole columns are left out rather than letters of all.
+"""Tables for narrow terminals: whole columns are left out instead of wrapping all.
 
-What is not a terminal has no width, so that nothing is broken in files and pipes.
+Files and pipes have no width, so nothing is wrapped there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["fitted", "print_table"]
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Show a table: on a terminal as wide as that is, elsewhere as wide as it is itself."""
+    """Print a table: as wide as the terminal, elsewhere as wide as the table itself."""
     if not console.is_terminal:
         console.width = max(console.width, _width(table) + 2)  # and a margin
     console.print(table.to_rich())
@@ -27,8 +27,8 @@ def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
 
     Args:
         table: Any.
-        width: Characters a line.
-        spared: Titles of columns that may be left out, the first ones first.
+        width: Characters per line.
+        spared: Titles of columns that may be left out, in this order.
 
     Returns:
         The table; its note says what was left out.
@@ -52,7 +52,7 @@ def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
 
 
 def _width(table: Table) -> int:
-    """Characters that a line takes, with the two columns of space around each cell."""
+    """Characters per line, with the two spaces around each cell."""
     return sum(
         max(len(column.title), *(len(table.text(r, c)) for r in range(len(table.rows))), 0) + 2
         for c, column in enumerate(table.columns)

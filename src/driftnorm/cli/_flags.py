@@ -1,4 +1,4 @@
-"""Flags that several commands share, each declared once; nothing here waits for torch.
+"""Flags that several commands share, each declared once; nothing here imports torch.
 
 `docs/command-line.md` has the conventions: `--out` for what is written, a plural where several
 values can be given, and spaces between them.
@@ -39,7 +39,7 @@ RARE = Group("Rarely needed", sort_key=2)
 
 def _spaced(kind: Any, tokens: Sequence[Token]) -> Any:
     """Convert the values of a list, which have spaces between them."""
-    # A path may hold a comma, and so may a method's options: gprebn:theta=0.5,momentum=0.1.
+    # A path may contain a comma, and so may a method's options: gprebn:theta=0.5,momentum=0.1.
     values = [token.value for token in tokens if ":" not in token.value]
     if Path not in get_args(kind) and any("," in value for value in values):
         flag = tokens[0].keyword or ""
@@ -55,17 +55,17 @@ MANY = Parameter(consume_multiple=True, negative="", converter=_spaced)
 """Several values after one flag, with spaces between them."""
 
 OUT = Parameter(alias="-o")
-"""Whatever a command writes, a file or a folder."""
+"""What a command writes, a file or a folder."""
 
 SPREAD = Parameter(name="*")
 """The fields of a dataclass are flags of the command itself."""
 
 Quiet: TypeAlias = Annotated[bool, SWITCH, Parameter(help="Print nothing but errors.")]
 AsJson: TypeAlias = Annotated[
-    bool, SWITCH, Parameter(name="--json", help="Print JSON; all else goes to stderr.")
+    bool, SWITCH, Parameter(name="--json", help="Print JSON; everything else goes to stderr.")
 ]
 DryRun: TypeAlias = Annotated[
-    bool, SWITCH, Parameter(help="Print what would run and an estimate of the hours, and stop.")
+    bool, SWITCH, Parameter(help="Print what would run and how many hours it would take, and stop.")
 ]
 Device: TypeAlias = Annotated[str, Parameter(help="Where to compute: cpu, cuda, mps.")]
 Workers: TypeAlias = Annotated[
@@ -90,7 +90,7 @@ Frost: TypeAlias = Annotated[
     str | None,
     Parameter(
         group=RARE,
-        help="Folder of frost's overlay pictures, or `procedural` for a stand-in; default: "
+        help="Folder of frost's overlay images, or `procedural` for a stand-in; default: "
         "$DRIFTNORM_FROST, or an installed package that has them.",
     ),
 ]

@@ -46,8 +46,8 @@ Network: TypeAlias = Annotated[
 Data: TypeAlias = Annotated[
     Path,
     Parameter(
-        help="A folder of pictures (and folders in it), a text file with one path per line, an "
-        ".npy or .npz array, or a .tar of pictures."
+        help="A folder of images (searched recursively), a text file with one path per line, an "
+        ".npy or .npz array, or a .tar of images."
     ),
 ]
 Labels: TypeAlias = Annotated[
@@ -70,22 +70,21 @@ Shuffle: TypeAlias = Annotated[
     list[int] | None,
     MANY,
     Parameter(
-        help="Take the images in a random order, drawn from SEED (default: 0); not from a "
-        "compressed .tar or .npz."
+        help="Shuffle the images with this seed (default: 0); not for a compressed .tar or .npz."
     ),
 ]
 
 
 @dataclass(frozen=True)
 class NetworkFlags:
-    """What `open_model` takes beside the network's name, and where the network shall be."""
+    """What `open_model` takes beside the network's name, and the device."""
 
     weights: Annotated[
         Path | None,
         Parameter(
             group=NETWORK,
-            help="A file of its weights. Without it, timm:NAME and torchvision:NAME get the "
-            "published ones, and a factory's network is taken as it comes.",
+            help="A file with its weights. Without it, timm:NAME and torchvision:NAME get the "
+            "published ones, and a factory's network is used as returned.",
         ),
     ] = None
     classes: Annotated[
@@ -103,7 +102,7 @@ class NetworkFlags:
     )
 
     def open(self, network: str, console: Console) -> Model:
-        """The network, on its device; a device that is not there is refused first."""
+        """The network, on its device; a missing device is reported first."""
         where = check_device(self.device)
         find_own_code()
         announce_own_code(network, console)
@@ -127,20 +126,20 @@ Opening: TypeAlias = Annotated[NetworkFlags, SPREAD]
 
 
 def find_own_code() -> None:
-    """Let package.module:factory be in the current folder, as `python -m` has it."""
+    """Let package.module:factory be in the current folder, as with `python -m`."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
 
 
 def announce_own_code(spec: str | None, console: Console) -> None:
-    """One line if a factory's module comes from the current folder.
+    """Print a note if a factory's module comes from the current folder.
 
-    It may be called before the module is imported, so that what fails there is announced too.
+    May be called before the module is imported, so the note also precedes its errors.
     """
     if spec is None or not is_factory(spec):
         return
     module = spec.partition(":")[0]
-    with suppress(ImportError, ValueError):  # whoever imports it reports what is wrong with it
+    with suppress(ImportError, ValueError):  # importing it will report what is wrong
         found = importlib.util.find_spec(module.partition(".")[0])
         places = [found.origin, *(found.submodule_search_locations or ())] if found else []
         file = next((Path(place) for place in places if place is not None), None)
@@ -150,7 +149,7 @@ def announce_own_code(spec: str | None, console: Console) -> None:
 
 
 def seed_of(shuffle: list[int] | None) -> int | None:
-    """The seed that was given, or the default one; None if nothing shall be shuffled."""
+    """The given seed, or the default one; None for no shuffling."""
     if shuffle is None:
         return None
     if len(shuffle) > 1:

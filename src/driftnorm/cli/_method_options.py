@@ -1,4 +1,4 @@
-"""The options of a method: default, values and meaning, read off its signature and docstrings."""
+"""The options of a method: default, values and meaning, from its signature and docstrings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LAYERS = "a layer's name, first(0.5), last(0.5)"
 
 
 def method_options(method: Method) -> dict[str, dict[str, object]]:
-    """By name, the default, the values that the command line takes, and the meaning."""
-    build = getattr(method.build, "func", method.build)  # a partial says nothing of its own
+    """By name: the default, the values that the command line takes, and the meaning."""
+    build = getattr(method.build, "func", method.build)  # a partial has no docstring of its own
     hints = get_type_hints(build) | get_type_hints(Optimising)
     meanings = documented(Optimising.__doc__, "Attributes") | documented(build.__doc__, "Args")
     signature = inspect.signature(method.build).parameters
@@ -37,7 +37,7 @@ def method_options(method: Method) -> dict[str, dict[str, object]]:
 
 
 def _optimising(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe steps with unless it is told otherwise; what is not in it is None."""
+    """A recipe's default optimiser settings; those it does not have are None."""
     parts = [getattr(part, "of", part) for part in recipe.update]
     descent = next((part for part in parts if isinstance(part, Descent)), None)
     own = {} if descent is None else asdict(descent)
@@ -45,7 +45,7 @@ def _optimising(recipe: Recipe) -> dict[str, Any]:
 
 
 def _values(hint: Any) -> str:
-    """What may be given, as far as it can be written on a command line."""
+    """The allowed values, as far as they can be written on a command line."""
     if hint == Selector | None:
         return _LAYERS
     if get_origin(hint) is Literal:

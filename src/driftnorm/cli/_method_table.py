@@ -1,4 +1,4 @@
-"""What is known of every method, read off its recipe: for the command line and the docs."""
+"""Facts about every method, from its recipe, for the command line and the docs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def method_facts() -> dict[str, dict[str, object]]:
 
 
 def passes(facts: Mapping[str, object]) -> str:
-    """Forward and backward passes for each batch, in short."""
+    """Forward and backward passes per batch, in short."""
     most = "≤ " if facts["cost_is_a_bound"] else ""
     return f"{most}{facts['forwards']:g} + {facts['backwards']:g}"
 
 
 def method_table() -> Table:
-    """The same for people, in short."""
+    """The same as a short table."""
     rows = tuple(
         (
             name,
@@ -63,9 +63,9 @@ def method_table() -> Table:
             Column("bakes"),
         ),
         rows,
-        "Passes: forward + backward per batch. Join methods with '+' (gprebn+rt3a), or take the "
+        "Passes: forward + backward per batch. Join methods with '+' (gprebn+rt3a), or use the "
         "statistics of another with '@' (eata@gprebn). "
-        "`driftnorm methods NAME` tells when a method helps and hurts, its paper and its options.",
+        "`driftnorm methods NAME` shows when a method helps and hurts, its paper and its options.",
     )
 
 

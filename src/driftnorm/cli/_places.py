@@ -1,4 +1,4 @@
-"""Where commands write: never over what they read, nor two things into one file."""
+"""Output files: never over an input, nor two outputs into one file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["check_places", "make_folders"]
 def check_places(
     written: Mapping[str, str | Path | None], read: Mapping[str, str | Path | None]
 ) -> None:
-    """Refuse a file that would be overwritten while it is needed.
+    """Reject output files that would overwrite an input or each other.
 
     Args:
-        written: Files that the command will write, by the flag that names them.
-        read: What it reads, likewise; what is no file, such as a model's name, does not matter.
+        written: Files that the command will write, by flag.
+        read: What it reads, likewise; what is not a file, such as a model's name, is ignored.
     """
     out = {flag: Path(file).resolve() for flag, file in written.items() if file is not None}
     for flag, file in out.items():
@@ -27,8 +27,8 @@ def check_places(
             raise IsADirectoryError(f"`{flag}` must be a file, but {file} is a folder.")
         if not file.parent.exists() and not file.parent.parent.is_dir():
             raise FileNotFoundError(
-                f"`{flag}` {file}: the folder {file.parent.parent} is not there. Make it first: "
-                "only the last folder of a path is made."
+                f"`{flag}` {file}: the folder {file.parent.parent} does not exist. Create it "
+                "first: only the last folder of a path is created."
             )
     for (one, file), (other, same) in combinations(out.items(), 2):
         if file == same:
@@ -40,23 +40,23 @@ def check_places(
 
 
 def make_folders(written: Mapping[str, Path | None], console: Console) -> None:
-    """Make the folders of files that will be written, and see whether they can be.
+    """Create the folders of output files, and check that they are writable.
 
     Args:
-        written: What `check_places` has seen.
-        console: Where to say which folder was made.
+        written: As for `check_places`.
+        console: Where to print which folder was created.
     """
     for flag, file in written.items():
         if file is None:
             continue
         if not file.parent.exists():
             file.parent.mkdir()
-            text = f"note: made the folder {file.parent}."
+            text = f"note: created the folder {file.parent}."
             console.print(text, markup=False, highlight=False, soft_wrap=True)
         try:
             with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
                 pass
-        except OSError as error:  # which names the file of the try
+        except OSError as error:  # its message names the temporary file
             raise OSError(
                 f"`{flag}` {file}: the folder {file.parent} cannot be written to: {error.strerror}."
             ) from error

@@ -1,4 +1,4 @@
-"""A progress bar that any of the package's ``progress`` arguments takes; plain lines in a log."""
+"""A progress bar for all ``progress`` arguments of the package; plain lines in a log."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Bar:
-    """Call it with what is being done, how much is done, and how much there is or None.
+    """Call it with what is being done, how much is done, and the total or None.
 
     Args:
         console: Where to draw. If it is not a terminal, a line goes to stderr every half minute,
             unless the console is quiet.
-        in_bytes: Show amounts as megabytes rather than as counts.
+        in_bytes: Show megabytes instead of counts.
     """
 
     def __init__(self, console: Console, *, in_bytes: bool = False) -> None:
@@ -49,7 +49,7 @@ class Bar:
         self._logged = time.monotonic()
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
-        """Show the state of things."""
+        """Show the current state."""
         now = time.monotonic()
         if self._log is None:
             self._progress.update(self._task, description=text, completed=done, total=total)

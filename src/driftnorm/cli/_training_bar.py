@@ -13,7 +13,7 @@ from driftnorm.training.loop import Progress as TrainingProgress
 
 __all__ = ["TrainingBar"]
 
-SPEED_MEMORY = 0.9  # how much of the shown speed is that of earlier steps
+SPEED_MEMORY = 0.9  # smoothing of the displayed speed
 
 
 class TrainingBar:
@@ -22,7 +22,7 @@ class TrainingBar:
     Args:
         console: Where to draw.
         title: What is trained.
-        images: A step, for the speed.
+        images: Images per step, for the speed.
     """
 
     def __init__(self, console: Console, title: str, images: int) -> None:

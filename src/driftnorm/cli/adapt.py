@@ -69,29 +69,29 @@ def adapt(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict on your own images while adapting to them; stopped, it resumes where it was.
+    """Predict on your own images while adapting to them; an interrupted run resumes.
 
     Parameters
     ----------
     out
-        The CSV file to write; the run's record is in the folder beside it that ends in .run.
+        The CSV file to write; the run's record goes into the folder next to it that ends in .run.
     method
         With options as in gprebn:theta=0.5; `driftnorm methods` lists them.
     batch_size
-        Images per batch; default: 64, or less where memory is short.
+        Images per batch; default: 64, or less if memory is short.
     guard
         What to do when adaptation does harm.
     load_state
         Start from the state that an earlier run saved.
     save_state
-        Keep the adapter's state here at the end.
+        Save the adapter's state here at the end.
     bake
-        Keep the adapted network here at the end, as a checkpoint that does not adapt (.safetensors;
+        Save the adapted network here at the end, as a checkpoint that does not adapt (.safetensors;
         `driftnorm export` writes other formats).
     every
         Batches between saved states; default: one every two seconds.
     fresh
-        Start over, and write over whatever is there.
+        Start over, and overwrite existing files.
     """
     arguments, seed = dict(locals()), seed_of(shuffle)
     arguments["shuffle"] = None if seed is None else [seed]
@@ -114,7 +114,7 @@ def adapt(
         check_rebuilt(opened)
     inputs = open_images(data, seed)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
-    # With a seed, even a network that draws random numbers answers the same after a restart.
+    # With a seed, even a network that draws random numbers predicts the same after a restart.
     adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
@@ -196,7 +196,7 @@ def _check_bake(bake: Path | None) -> None:
 
 
 def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path | None) -> None:
-    """A new run writes over nothing; a state that it starts from may be carried forward."""
+    """A new run overwrites nothing, except the state that it starts from."""
     if plan.fresh or plan.state_file.exists():
         return
     for flag, file in written.items():
@@ -247,7 +247,7 @@ def _summary(
     save_state: Path | None,
     bake: Path | None,
 ) -> list[str]:
-    """What came of the run, line by line."""
+    """The result of the run, line by line."""
     lines = [record["verdict"]]
     if began_at:
         lines.append(f"{began_at:,} images were done already.")

@@ -40,23 +40,24 @@ def bench_domains(
         As in `driftnorm train domains`; must be the data that the networks were trained on.
     models
         Files that `driftnorm train domains` wrote (best.safetensors, swad.safetensors), or folders
-        of finished trainings; of several in one trial, as in a sweep, the best by validation.
+        of finished trainings; of several in one trial, as in a sweep, the best on validation data
+        is used.
     table
-        Which table to print at the end, and so which methods by default: domains,
+        Which table to print at the end, which also sets the default methods: domains,
         domains-ablation, domains-fine-tuned or domains-claims.
     grid
         full (T3A's values and theta), short, or single (no selection).
     batch_size
         Images per batch.
     seeds
-        Of the streams' order; default 0.
+        Seeds of the streams' order; default: 0.
     limit
         At most this many images of each stream, the target included.
     validation_limit
         At most this many images of each validation split; the targets stay whole.
     targets
-        Which settings meet the target: all, or selected (only those that a table shows: the
-        tables are the same, and most of the time is saved).
+        Which settings are run on the target: all, or selected (only those that a table shows; the
+        tables are the same, in much less time).
     out
         Folder for the rows.
     """

@@ -39,9 +39,9 @@ def bench_fine_tuned(
     out: Annotated[Path, OUT] = Path("runs/fine-tuned"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
-    """Fine-tune on 14 corruptions, test on the 15th; stopped and started again, it resumes.
+    """Fine-tune on 14 corruptions, test on the 15th; an interrupted run resumes.
 
-    Batch size, optimiser and rate of the test are those of Tent's CIFAR example.
+    At test time, batch size, optimiser and rate are those of Tent's CIFAR example.
 
     Parameters
     ----------
@@ -57,18 +57,18 @@ def bench_fine_tuned(
     corruptions
         Which to leave out in turn; default: each of the 15. Training is on the other 14 anyway.
     severities
-        To test at; default: 5.
+        Severities of the test; default: 5.
     images
         Training images per corruption, a fifth of them at each severity.
     epochs
-        Passes over the 14 times so many images.
+        Passes over the 14 times as many training images.
     learning_rate
-        Of SGD with momentum 0.9 and batch 128 at the start; it falls to 0 along a cosine. With
-        frozen statistics ResNet-20 diverges at 0.003 and above.
+        Initial rate of SGD with momentum 0.9 and batch 128; decays to 0 along a cosine. With frozen
+        statistics, ResNet-20 diverges at 0.003 and above.
     limit
         At most this many test images of each stream.
     seed
-        Of the training.
+        Seed of the training.
     out
         Folder for rows, networks and corrupted training images.
     """

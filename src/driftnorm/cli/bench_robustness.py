@@ -13,7 +13,7 @@ from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._bench import BenchFlags, Methods, bench
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
-from driftnorm.cli._flags import MANY, OUT, Frost
+from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opener import check_weights, read_class_names
@@ -27,7 +27,7 @@ def bench_robustness(
     data: Path,
     model: str,
     weights: Path | None = None,
-    pretrained: Annotated[bool, Parameter(negative="")] = False,
+    pretrained: Annotated[bool, SWITCH] = False,
     methods: Methods = None,
     corruptions: Corruptions = None,
     table: str = "summary",
@@ -37,20 +37,20 @@ def bench_robustness(
     batch_size: int | None = None,
     seeds: Annotated[list[int] | None, MANY] = None,
     frost: Frost = None,
-    subset: Path | None = None,
-    classes: Path | None = None,
+    subset: Annotated[Path | None, Parameter(group=RARE)] = None,
+    classes: Annotated[Path | None, Parameter(group=RARE)] = None,
     mean: Mean = None,
     std: Std = None,
-    size: int | None = None,
+    size: Annotated[int | None, Parameter(group=RARE)] = None,
     out: Annotated[Path, OUT] = Path("runs/robustness"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
-    """Measure methods on corrupted images; stopped and started again, it resumes.
+    """Measure methods on corrupted images; an interrupted run resumes.
 
     Parameters
     ----------
     data
-        Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
+        Clean images (a folder of CIFAR's official files, an .npz, a folder of images), corrupted
         on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
     model
         A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
@@ -58,14 +58,14 @@ def bench_robustness(
     weights
         A file of the model's weights; a driftnorm checkpoint has its own.
     pretrained
-        Take the weights that timm or torchvision publish for the model, downloaded the first time;
-        never done unasked.
+        Use the weights that timm or torchvision publish for the model; downloaded the first time.
     table
         Which table to print at the end: summary, detailed, severity, intro, ablation, half-target,
         imagenet.
     preset
-        Whose severities, batch size, optimiser and rate: paper, paper-imagenet, tent-cifar,
-        tent-imagenet or tent-code-everywhere. The flags below, and a method's own options, win.
+        Severities, batch size, optimiser and rate of paper, paper-imagenet, tent-cifar,
+        tent-imagenet or tent-code-everywhere. The flags below, and a method's own options, override
+        them.
     severities
         1 to 5; 0 is the clean data.
     limit
@@ -75,12 +75,12 @@ def bench_robustness(
     seeds
         Default: 0, which streams the images as stored; others shuffle them.
     subset
-        A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
+        A list of ImageNet-C's images to use, such as RobustBench's 5,000.
     classes
-        Of pictures: a file with the names of all class folders in the order of the network's
-        outputs, one per line. Needed where some of the folders are missing.
+        For image folders: a file with the names of all class folders in the order of the network's
+        outputs, one per line. Needed if some of the folders are missing.
     size
-        Height and width that the images must have, if the network takes no others; they are never
+        Height and width that the images must have, if the network needs these; they are never
         resized.
     out
         Folder for the rows.
@@ -113,7 +113,7 @@ def bench_robustness(
         device=flags.device,
     )
     find_own_code()
-    study.cells()  # whatever is wrong with data or network shows here
+    study.cells()  # raises if anything is wrong with data or network
     announce_own_code(model, console)
     resolved = {
         name: getattr(study, name) for name in ("corruptions", "severities", "batch_size", "seeds")

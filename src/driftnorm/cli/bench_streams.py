@@ -16,7 +16,7 @@ from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.bench.windows import WINDOW
 from driftnorm.cli._bench import BenchFlags, Methods, bench
 from driftnorm.cli._corruption_names import settle_corruptions
-from driftnorm.cli._flags import MANY, OUT, Frost
+from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opener import check_weights, read_class_names
@@ -31,72 +31,71 @@ def bench_streams(
     data: str,
     models: Annotated[list[str] | None, MANY] = None,
     weights: Annotated[list[Path] | None, MANY] = None,
-    pretrained: Annotated[bool, Parameter(negative="")] = False,
+    pretrained: Annotated[bool, SWITCH] = False,
     streams: Annotated[list[str] | None, MANY] = None,
     methods: Methods = None,
     corruptions: Annotated[list[str] | None, MANY] = None,
     severity: int | None = None,
     part: int | None = None,
-    skip: int = 0,
+    skip: Annotated[int, Parameter(group=RARE)] = 0,
     limit: int | None = None,
     batch_size: int = 64,
     seeds: Annotated[list[int] | None, MANY] = None,
-    window: int = WINDOW,
-    source_data: Path | None = None,
+    window: Annotated[int, Parameter(group=RARE)] = WINDOW,
+    source_data: Annotated[Path | None, Parameter(group=RARE)] = None,
     frost: Frost = None,
-    subset: Path | None = None,
-    classes: Path | None = None,
+    subset: Annotated[Path | None, Parameter(group=RARE)] = None,
+    classes: Annotated[Path | None, Parameter(group=RARE)] = None,
     mean: Mean = None,
     std: Std = None,
-    size: int | None = None,
+    size: Annotated[int | None, Parameter(group=RARE)] = None,
     out: Annotated[Path, OUT] = Path("runs/streams"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
-    """Measure methods on streams that change; stopped and started again, it resumes.
+    """Measure methods on streams that change; an interrupted run resumes.
 
     Parameters
     ----------
     data
-        Clean images (folder of CIFAR's official files, an .npz, a folder of pictures), corrupted
+        Clean images (a folder of CIFAR's official files, an .npz, a folder of images), corrupted
         on the fly; a folder in the layout of CIFAR-10-C or of ImageNet-C; a folder of domains
-        (domain/class/picture); or the word digits, which brings images and a network.
+        (domain/class/image); or the word digits, which provides images and a network.
     models
         One or several: driftnorm checkpoints, built-in names such as resnet20, timm:NAME,
         torchvision:NAME, or package.module:factory.
     weights
         A file of weights for each model; a driftnorm checkpoint has its own.
     pretrained
-        Take the weights that timm or torchvision publish for the model, downloaded the first time;
-        never done unasked.
+        Use the weights that timm or torchvision publish for the model; downloaded the first time.
     streams
         Such as continual, probes, gradual, mixed, recurring:rounds=5, continual+sorted,
         continual+dirichlet-slots, steady; default: continual.
     corruptions
-        The domains in the order in which they come; clean are the images as they are. Default: all
-        domains, or the 15 common corruptions.
+        The domains in order; clean means the images as they are. Default: all domains, or the 15
+        common corruptions.
     severity
-        Of all corruptions; default: the strongest. A gradual stream rises to it.
+        Severity of all corruptions; default: the strongest. A gradual stream rises to it.
     part
-        Images of a domain that each part of a stream shows; default: all.
+        Images per visit of a domain; default: all.
     skip
-        Images that are left out at the beginning of the data.
+        Leave out this many images at the beginning of the data.
     limit
         At most this many of the others.
     batch_size
         Images per batch.
     seeds
-        Of the streams; default: 0.
+        Seeds of the streams; default: 0.
     window
         Images per window, for the harm rate and the worst window.
     source_data
-        Clean images of the source's domain, for methods that must see some first, such as eata.
+        Clean source-domain images, for methods that must see some first, such as eata.
     subset
-        A list of ImageNet-C's pictures to take, such as RobustBench's of 5,000.
+        A list of ImageNet-C's images to use, such as RobustBench's 5,000.
     classes
-        Of pictures: a file with the names of all class folders in the order of the network's
+        For image folders: a file with the names of all class folders in the order of the network's
         outputs, one per line.
     size
-        Height and width that the images must have; of domains, to which they are resized.
+        Height and width that the images must have; images of domains are resized to it.
     out
         Folder for the rows.
     """
@@ -125,7 +124,7 @@ def bench_streams(
     if methods is None and data != DIGITS and source_data is None:
         usual = tuple(name for name in usual if not parse_method(name).recipe().needs_fit)
         left = ", ".join(name for name in STREAM_METHODS if name not in usual)
-        text = f"note: {left} is left out: it must see the source's images (--source-data)."
+        text = f"note: {left} is left out: it needs source-domain images (--source-data)."
         console.print(text, markup=False, soft_wrap=True)
     suffix = "" if part is None else f",part={part}"
     study = StreamStudy(
@@ -137,7 +136,7 @@ def bench_streams(
         window,
         device=flags.device,
     )
-    study.cells()  # whatever is wrong with data, streams or networks shows here
+    study.cells()  # raises if anything is wrong with data, streams or networks
     for each in networks:
         announce_own_code(each.model, console)
     resolved = {
@@ -150,7 +149,7 @@ def bench_streams(
 
 
 def _with_part(text: str, suffix: str) -> str:
-    """A stream with the part of `--part`, unless it says its own."""
+    """A stream with the part of `--part`, unless it has its own."""
     if not suffix or "part=" in text:
         return text
     return text + (suffix if ":" in text.rpartition("+")[2] else f":{suffix[1:]}")

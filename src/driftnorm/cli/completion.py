@@ -21,10 +21,10 @@ def completion(
     Parameters
     ----------
     shell
-        Which.
+        The shell.
     install
-        Put it where the shell looks for it, and for bash and zsh a line into ~/.bashrc or ~/.zshrc
-        that loads it.
+        Install it for the shell; for bash and zsh, this adds a line to ~/.bashrc or ~/.zshrc that
+        loads it.
     """
     if install:
         print(f"Installed {app.install_completion(shell=shell)}; open a new shell.")

@@ -32,15 +32,15 @@ def corrupt(
 ) -> None:
     """Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.
 
-    Stopped and started again, it resumes where it was, and the files come out the same.
+    An interrupted run resumes, and the files come out the same.
 
     Parameters
     ----------
     data
         A folder of CIFAR-10's or CIFAR-100's official files, an .npz file with images, labels and
-        classes, or any folder of pictures.
+        classes, or any folder of images.
     out
-        The folder to write to; driftnorm.json in it says how it was made.
+        The folder to write to; driftnorm.json in it records how it was made.
     severities
         From 1 to 5; default: all five.
     limit

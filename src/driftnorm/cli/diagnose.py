@@ -35,10 +35,10 @@ from driftnorm.methods.spec import parse_method
 
 __all__ = ["diagnose"]
 
-# A docstring's section of that name would be taken for another thing.
+# In a docstring, "methods" would be parsed as a heading.
 Tried = Parameter(help="What to try; default: bn, bn:running=True and gprebn.")
 MOST_LAYERS, MOST_QUOTED = 12, 5
-# Columns that a narrow terminal goes without, in this order; all are in the JSON.
+# Columns that a narrow terminal leaves out, in this order; all are in the JSON.
 SPARED = ("kind", "affine", "channels", "moved, %", "alarms", "statistics", "classes", "by chance")
 
 
@@ -55,16 +55,16 @@ def diagnose(
     quiet: Annotated[bool, SWITCH] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Will adaptation help this network on these images? A verdict, and what it rests on.
+    """Will adaptation help this network on these images? A verdict, and its reasons.
 
     Parameters
     ----------
     batch_size
-        Images per batch, as you would adapt; default: 64, or less where memory is short.
+        Images per batch, as you would adapt; default: 64, or less if memory is short.
     limit
-        At most this many images, in whole batches from all over the data.
+        At most this many images, in whole batches spread over the data.
     quiet
-        Print the verdict alone.
+        Print only the verdict.
     """
     aside = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, aside)

@@ -66,10 +66,10 @@ def export(
     Parameters
     ----------
     out
-        The file to write; .safetensors, .pt2 and .onnx say in which format.
+        The file to write; the format follows from .safetensors, .pt2 or .onnx.
     data
-        Images to adapt to, and to compare the file with the adapter on; with a state, for the
-        comparison alone, which random images serve otherwise.
+        Images to adapt to, and on which to compare the file with the adapter. With a state, only
+        for the comparison (default: random images).
     load_state
         A state that `driftnorm adapt --save-state` wrote, instead of adapting to the data.
     method
@@ -79,9 +79,9 @@ def export(
     batch_size
         Images per batch.
     limit
-        At most this many images, in whole batches from all over the data; default: all.
+        At most this many images, in whole batches spread over the data; default: all.
     tolerance
-        Largest difference of the logits that is accepted, as a share of their size.
+        Largest accepted difference of the logits, relative to their size.
     """
     chosen, spec = file_format or _format_of(out), parse_method(method)
     if data is None and load_state is None and spec.name != "source":
@@ -151,7 +151,7 @@ def _random_images(size: int) -> Tensor:
 def _seen(
     batches: SampledBatches, bar: Bar, device: str, adapter: RecipeAdapter | None = None
 ) -> Tensor:
-    """Shows the images to the adapter, if one is given; returns the first ones."""
+    """Run the adapter, if given, on the images; returns the first ones."""
     kept: list[Tensor] = []
     for done, (images, _) in enumerate(batches):
         bar("batches", done, batches.total)
@@ -167,7 +167,7 @@ def _seen(
 
 @contextmanager
 def _notes_on(console: Console) -> Iterator[None]:
-    """The adapter's warnings as lines for people; exporters' chatter is left out."""
+    """The adapter's warnings as printed lines; those of the exporters are dropped."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", DriftnormWarning)
@@ -229,7 +229,7 @@ def _compared(
     tolerance: float,
     out: Path,
 ) -> float:
-    """The largest difference of the logits: of the whole batch, and of one image alone."""
+    """The largest difference of the logits, for the whole batch and for a single image."""
     difference = 0.0
     for images in (example, example[:1]):
         expected = adapter(images)

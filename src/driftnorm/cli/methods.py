@@ -17,7 +17,7 @@ ALL = "list"
 
 
 def list_methods(name: str = ALL, *, as_json: AsJson = False) -> None:
-    """List every method, or report all about one.
+    """List every method, or show one in detail.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from driftnorm.views.render.matplotlib import draw
 
 __all__ = ["plot"]
 
-Many = Parameter(consume_multiple=True, negative="")
-# Not in the docstring, where "methods" would be the heading of a section.
-METHODS_HELP = "Only these, in this order; default: all that the rows hold."
+Many = Parameter(consume_multiple=True, negative="", show_default=False)
+# Not in the docstring, where "methods" would be parsed as a heading.
+METHODS_HELP = "Only these, in this order; default: all in the rows."
 
 
 def plot(
@@ -28,23 +28,23 @@ def plot(
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     form: Annotated[Literal["png", "svg", "pdf"] | None, Parameter(name="--format")] = None,
     methods: Annotated[list[str] | None, Many, Parameter(help=METHODS_HELP)] = None,
-    where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    where: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     quiet: Quiet = False,
 ) -> None:
-    """Draw a plot from rows; the protocol stands in its foot.
+    """Draw a plot from rows, with the protocol as its footer.
 
     Parameters
     ----------
     name
-        Which plot; `list` says what there is.
+        Which plot; `list` shows them all.
     rows
-        Folders of rows, or .jsonl files; what they hold is put together.
+        Folders of rows, or .jsonl files; they are combined.
     out
-        The file; default: plot.png, or as `--format` says.
+        The file; default: plot.png, or with the extension of `--format`.
     form
-        What to write; default: as the ending of `--out` says.
+        File format; default: by the extension of `--out`.
     where
-        Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
+        Only rows with this value, such as batch_size=32 or severity=5; can be repeated.
     """
     if name == "list":
         for each, known in PLOTS.items():

@@ -22,13 +22,13 @@ def report(
 ) -> None:
     """Make one self-contained page from rows or runs: verdict, tables, charts.
 
-    It asks no network, and opens from disk.
+    It loads nothing from the internet, and opens from disk.
 
     Parameters
     ----------
     rows
-        Folders of rows, .jsonl files, or folders of a demo, a benchmark or an adapt run; what they
-        hold is put together, and what cannot be compared gets sections of its own.
+        Folders of rows, .jsonl files, or folders of a demo, a benchmark or an adapt run; they are
+        combined, and what cannot be compared gets separate sections.
     out
         The page.
     """

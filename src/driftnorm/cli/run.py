@@ -17,8 +17,8 @@ from driftnorm.cli._config import Config, check_keys, load_config
 
 __all__ = ["REPEATABLE", "parse_config", "run"]
 
-CHANGES = "Arguments of the command that win over the file's, such as --out elsewhere."
-# What makes rows, networks, predictions or data; where that is a folder, it keeps a config.
+CHANGES = "Arguments of the command that override the file's, such as --out elsewhere."
+# Commands that write rows, networks, predictions or data, and keep a config with them.
 REPEATABLE = (
     *("bench robustness", "bench domains", "bench fine-tuned"),
     *("train robust", "train domains", "sweep domains", "adapt"),
@@ -31,14 +31,14 @@ def run(
 ) -> None:
     """Repeat a command from the config.yaml of its run folder, or from one written by hand.
 
-    Arguments of the command can follow and win over the file's: `driftnorm run config.yaml --out
-    elsewhere`. Paths are as they were given: run it where the command was run.
+    Arguments that follow override the file's: `driftnorm run config.yaml --out elsewhere`. Relative
+    paths stay relative: run it in the same folder as the command.
 
     Parameters
     ----------
     config
-        The file: `command`, its words, and `arguments`, its flags with their values; or the run
-        folder that keeps it.
+        The file, with the keys `command` (its words) and `arguments` (its flags and values); or the
+        run folder that contains it.
     """
     if config.is_dir():
         config = config / "config.yaml"
@@ -46,7 +46,7 @@ def run(
     kept = load_config(config)
     command, bound = parse_config(config, kept, changes)
     if kept.version not in ("", __version__):
-        print(f"note: kept by driftnorm {kept.version}, this is {__version__}.", file=sys.stderr)
+        print(f"note: written by driftnorm {kept.version}, this is {__version__}.", file=sys.stderr)
     command(*bound.args, **bound.kwargs)
 
 
@@ -58,7 +58,7 @@ def parse_config(
     Args:
         path: Where it is from, for messages.
         kept: What the file holds.
-        changes: Words of a command line that win over the file's arguments.
+        changes: Command-line words that override the file's arguments.
 
     Raises:
         ValueError: An unknown command or argument, or a value that the command does not take.
@@ -73,11 +73,11 @@ def parse_config(
 
 
 def _words(path: Path, kept: Config, changes: Sequence[str]) -> list[str]:
-    """The file's arguments as they would stand on the command line, but for what is changed."""
+    """The file's arguments as on the command line, with the changes."""
     _, apps, _ = app.parse_commands(kept.command.split())
     flags: dict[str, str] = {}
     for argument in apps[-1].assemble_argument_collection():
-        # What only holds flags that several commands share is none itself.
+        # A dataclass of shared flags is not an argument itself.
         flag = next((name for name in argument.names if name.startswith("--")), None)
         if flag is not None:
             flags |= {argument.field_info.name: flag, _key(flag): flag}

@@ -54,32 +54,32 @@ def sweep_domains(
     out: Annotated[Path, OUT] = Path("runs/sweep"),
     quiet: Quiet = False,
 ) -> None:
-    """Train algorithms with DomainBed's random search; stopped and started again, it resumes.
+    """Train algorithms with DomainBed's random search; an interrupted sweep resumes.
 
-    Every target domain x algorithm x configuration x trial is one training. `driftnorm table
-    selected-training` and its likes choose among them.
+    Every target domain x algorithm x configuration x trial is one training. The tables `selected-*`
+    choose among them.
 
     Parameters
     ----------
     algorithms
-        Of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
+        Any of erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle, swad.
     test_domains
         The targets; default: each domain in turn.
     hparams
-        Configurations: DomainBed's defaults first, the others drawn.
+        Number of configurations: DomainBed's defaults first, then random ones.
     trials
-        Splits of the data, each with draws of its own.
+        Number of splits of the data, each with its own random configurations.
     leave_one_out
-        Train also without every two domains, for selected-leave-one-out.
+        Also train without each pair of domains, for selected-leave-one-out.
     size
         Side of the images in pixels.
     settings
         Hyper-parameters of every training, such as gamma=1, for the algorithms that have them; can
-        be given several times.
+        be repeated.
     hours
         Time budget; the same command resumes.
     out
-        Folder for the trainings, a folder for each.
+        Folder for the trainings, with one subfolder each.
     """
     given, processes = dict(locals()), checked_workers(workers)
     check_device(training.device)
@@ -127,7 +127,7 @@ def _run(
     workers: int,
     hours: float | None,
 ) -> Counter[str]:
-    """Every training with its progress; returns how many ended how."""
+    """Run every training with its progress; counts how they ended."""
     ends: Counter[str] = Counter()
     columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:

@@ -18,6 +18,7 @@ from driftnorm.bench.cell import Cell, MethodId
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.cli._conclusion import table_record
 from driftnorm.cli._fitting import print_table
+from driftnorm.cli._flags import SWITCH
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import in_order, methods_of, parts_of
 from driftnorm.views.domains import DOMAIN_VIEWS
@@ -33,7 +34,9 @@ Shown = TypeVar("Shown", Table, Figure)
 
 def table(
     name: str = "list",
-    rows: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
+    rows: Annotated[
+        tuple[Path, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
     *,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     form: Annotated[
@@ -44,27 +47,27 @@ def table(
         Parameter(
             consume_multiple=True,
             negative="",
-            help="Only these, in this order; default: all that the rows hold.",
+            help="Only these, in this order; default: all in the rows.",
         ),
     ] = None,
-    where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    where: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    as_json: Annotated[bool, SWITCH, Parameter(name="--json")] = False,
 ) -> None:
     """Make a table from rows, or from finished trainings.
 
     Parameters
     ----------
     name
-        Which table; `list` says what there is.
+        Which table; `list` shows them all.
     rows
-        Folders of rows, or .jsonl files; what they hold is put together. For the tables
-        selected-*, folders of trainings on domains.
+        Folders of rows, or .jsonl files; they are combined. For the tables selected-*, folders of
+        trainings on domains.
     out
-        A file to write it to, rather than to print it.
+        Write to this file instead of printing.
     form
-        How to write it; default: as the ending of `--out` says (.md, .csv, .tex, .json), else text.
+        Format; default: by the extension of `--out` (.md, .csv, .tex, .json), else text.
     where
-        Only rows that have this, such as batch_size=32 or severity=5; can be given several times.
+        Only rows with this value, such as batch_size=32 or severity=5; can be repeated.
     as_json
         The same as `--format json`.
     """
@@ -140,7 +143,7 @@ def first_that_fits(
 
 
 def rows_of(paths: Sequence[Path]) -> list[Row]:
-    """All rows of folders and files; none at all are an error that names them."""
+    """All rows of folders and files; raises if there are none."""
     rows = [row for path in paths for row in load_rows(path)]
     if not rows:
         raise ValueError(f"there are no rows in {', '.join(map(str, paths))}.")
@@ -183,7 +186,7 @@ def having(rows: list[Row], where: Sequence[str]) -> list[Row]:
 
 
 def chosen(rows: list[Row], methods: Sequence[str] | None) -> list[Row]:
-    """The rows of these methods, in their order; of all, in the order in which methods come."""
+    """The rows of these methods, in their order; or of all, as they come."""
     if methods is None:
         return rows
     order = {MethodId.read(word).word: index for index, word in enumerate(methods)}

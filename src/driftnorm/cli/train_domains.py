@@ -53,12 +53,13 @@ def train_domains(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train on all domains but the tested ones; stopped and started again, it resumes.
+    """Train on all domains except the test domains; an interrupted run resumes.
 
     Parameters
     ----------
     test_domains
-        Domains that are not trained on, usually one; a name with a dash: --test-domains=-90%.
+        Domains held out from training, usually one; if a name starts with a dash:
+        --test-domains=-90%.
     algorithm
         erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
     swad
@@ -66,15 +67,15 @@ def train_domains(
     size
         Side of the images in pixels.
     settings
-        The algorithm's own hyper-parameters, such as gamma=1; can be given several times.
+        The algorithm's own hyper-parameters, such as gamma=1; can be repeated.
     hparams_seed
-        0 for DomainBed's defaults, another one for a draw of its random search.
+        0 for DomainBed's defaults, others for a draw of its random search.
     trial_seed
-        Of the splits.
+        Seed of the splits.
     seed
-        Of everything else.
+        Seed of everything else.
     hours
-        Time budget; the same command resumes for as many hours again.
+        Time budget; the same command resumes for another as many hours.
     out
         Folder of the run; default: runs/domains/DATA-ALGORITHM-TARGET-tTRIAL.
     """

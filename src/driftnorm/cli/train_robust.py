@@ -56,9 +56,8 @@ def train_robust(
 ) -> None:
     """Train an augmentation baseline into a self-describing checkpoint.
 
-    Stopped and started again, it resumes where it was. The usual schedule is SGD with Nesterov
-    momentum 0.9, weight decay 5e-4, learning rate 0.1 falling to 1e-6 along a cosine, batch 128,
-    100 epochs.
+    An interrupted run resumes. The default schedule is SGD with Nesterov momentum 0.9, weight decay
+    5e-4, learning rate 0.1 decaying to 1e-6 along a cosine, batch 128, 100 epochs.
 
     Parameters
     ----------
@@ -72,24 +71,24 @@ def train_robust(
     model
         Network to train.
     weights
-        Weights to start from; default: fresh ones.
+        Weights to start from; default: random ones.
     short
-        What fits two CPU cores: a third of an hour, at most 20 epochs, and with --weights a
-        learning rate of 0.02 falling to 0.
+        A schedule for two CPU cores: 20 minutes, at most 20 epochs, and with --weights a learning
+        rate of 0.02 decaying to 0.
     hours
-        Time budget: as many steps are planned as fit into it.
+        Time budget: plans as many steps as fit into it.
     epochs
-        Most passes over the training images.
+        Maximum number of passes over the training images.
     steps
         Exact number of steps instead.
     learning_rate
-        At the start.
+        Initial learning rate.
     batch_size
         Images per step.
     settings
-        Settings of the recipe, such as alpha=0.2; can be given several times.
+        Settings of the recipe, such as alpha=0.2; can be repeated.
     seed
-        Of initial weights, order and augmentation.
+        Seed of initial weights, order and augmentation.
     out
         Folder for the checkpoint; default: runs/robust/RECIPE-MODEL-sSEED.
     checkpoint_seconds
@@ -139,9 +138,9 @@ def _optimization(
     learning_rate: float | None,
     batch_size: int | None,
 ) -> Optimization:
-    """The preset, with what the user wants otherwise."""
+    """The preset, with the user's changes."""
     preset = FULL
-    if short:  # the low rate is for weights that are trained already
+    if short:  # the low rate is for pre-trained weights
         preset = SHORT if weights is not None else dataclasses.replace(FULL, epochs=SHORT.epochs)
     given = {"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size}
     changes = {name: value for name, value in given.items() if value is not None}
@@ -170,13 +169,13 @@ def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Pat
         raise KeyboardInterrupt
     if outcome.stop == "budget":
         console.print(
-            f"Out of time before the plan was done ({done}), so the learning rate is not at its "
-            "end yet. The same command with more --hours resumes from there."
+            f"Out of time before the plan was done ({done}), so the learning rate has not decayed "
+            "fully. The same command with more --hours resumes from there."
         )
     images = outcome.step * job.optimization.batch_size
-    # A run of a moment, read from its file, may have no duration.
+    # A very short run, read from its file, may have a duration of 0.
     rate = f", {images / outcome.seconds:.0f} per second" if outcome.seconds else ""
-    verb = "There already:" if outcome.earlier else "Saved"
+    verb = "Already exists:" if outcome.earlier else "Saved"
     first = next((each for each in outcome.history if each["step"] == 0), None)
     begun = "" if first is None else f", from {100 * first['clean_accuracy']:.2f} % at the start,"
     (file,) = outcome.files
