@@ -438,5 +438,5 @@ def test_evaluate_counts_positions_of_dense_predictions() -> None:
     assert found["count"] == int(real.sum()) == 37
     wrong = (logits.argmax(1) != labels)[real].float().mean()
     assert found["error"] == pytest.approx(float(wrong))
-    with pytest.raises(ValueError, match="`labels` must be one a prediction"):
+    with pytest.raises(ValueError, match="`labels` must be one per prediction"):
         evaluate(adapt(nn.Identity().eval(), "source"), [(logits, labels[:, 0, 0])])

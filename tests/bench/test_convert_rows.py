@@ -136,7 +136,9 @@ def test_another_folder_leaves_the_old_rows_as_they_are(tmp_path: Path) -> None:
 def test_old_rows_are_refused_in_one_line_that_names_the_script(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(old_row() + "\n")
-    with pytest.raises(OldRowsError, match=r"rows\.jsonl, line 1: it is of an older driftnorm's"):
+    with pytest.raises(
+        OldRowsError, match=r"rows\.jsonl, line 1: it has the format of an older driftnorm"
+    ):
         load_rows(path)
     for words in (("table", "domains", path), ("report", path)):
         ended = call(*words)

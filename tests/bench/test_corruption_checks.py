@@ -163,7 +163,7 @@ def test_own_pictures_with_the_classes_of_a_network(tmp_path: Path, networks: st
 def test_classes_are_for_pictures(data: str, tmp_path: Path) -> None:
     write_cifar_c(tmp_path / "c", ("contrast", "gaussian_noise"))
     for place in (data, str(tmp_path / "c")):
-        with pytest.raises(ValueError, match="`classes` are folders of pictures"):
+        with pytest.raises(ValueError, match="`classes` is for folders of images"):
             study(place, "source", classes=("a",)).cells()
 
 
@@ -301,7 +301,7 @@ def test_weights_that_change_from_process_to_process(
     store = RowStore(tmp_path / "rows")
     elsewhere = pickle.loads(pickle.dumps(Measurement(small, tuple(cells[:1]))))
     (failure,) = elsewhere.work(store.folder)
-    assert "weights are others in every process" in failure.error
+    assert "weights differ between processes" in failure.error
 
 
 def test_rows_say_what_a_network_was_trained_with(data: str, tmp_path: Path) -> None:

@@ -259,5 +259,5 @@ def test_the_report_of_a_real_run_shows_it_all(home: Path) -> None:
     assert "entropy, share of its maximum" in page
     assert "nats" not in page
     assert "Beside the source" in page
-    assert f"{record['compared']} images that both answered" in page
+    assert f"{record['compared']} images that both predicted" in page
     assert "the predictions are" in page

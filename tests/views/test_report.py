@@ -250,7 +250,7 @@ def test_an_unfinished_grid_is_averaged_over_shared_streams_and_says_what_lacks(
     assert "This grid is not finished." in text
     assert "tent lacks 2 streams: fog 1 (seed 0), fog 3 (seed 0)." in text
     assert "tent failed on fog 1: ValueError: <b>" in text
-    assert "the 2 of 4 shifted streams that every method met" in text
+    assert "the 2 of 4 shifted streams that every method ran on" in text
     assert "no row" in text  # tent's bar for fog
 
 
@@ -258,7 +258,7 @@ def test_methods_that_share_no_stream_are_shown_without_means() -> None:
     rows = make_rows(("source",), [("fog", 1)]) + make_rows(("bn",), [("fog", 3)])
     (group,) = group_rows(rows)
     assert group.error("bn") is None
-    assert "no stream was met by every method yet" in group_verdict(group)
+    assert "no stream has rows of every method yet" in group_verdict(group)
     assert "no verdict" in read(rows).text
 
 
@@ -672,7 +672,7 @@ LABELLED = {
         (
             {"sample": 12, "compared": 200, "compared_changed": 50},
             "25 % of the predictions differ from those of your network, unadapted, with gprebn (50 "
-            "of 200 images that both answered); without enough labels nobody knows which are "
+            "of 200 images that both predicted); without enough labels, it is unknown which are "
             "right.",
         ),
     ],

@@ -322,7 +322,7 @@ def test_fine_tuned_table_refuses_what_does_not_belong_together() -> None:
         make("fine-tuned", [with_model(first, longer), *others])
     with pytest.raises(MixedRowsError, match="2 times"):  # a second network without fog
         make("fine-tuned", [with_model(first, longer), *rows])
-    with pytest.raises(MixedRowsError, match=r"only one of them met \('rain', 5, 0\)"):
+    with pytest.raises(MixedRowsError, match=r"only one of them ran on \('rain', 5, 0\)"):
         make("fine-tuned", [*rows, *made_rows(FOUR, [("rain", 5)])])
 
 
@@ -359,8 +359,8 @@ def test_claims_need_a_source_that_is_not_near_chance() -> None:
 def test_one_line_says_why_methods_are_equal_where_one_batch_makes_a_stream() -> None:
     errors = {"source": 0.4, "bn": 0.3, "tent": 0.3, "gprebn": 0.3}
     note = summary_table(made_rows(errors, STREAMS, count=50, batch=50)).note
-    assert "One batch makes the whole stream, and a batch is scored before its step: " in note
-    assert "bn, tent and gprebn, which differ in what they take along" in note
+    assert "The whole stream is one batch, and a batch is scored before its step: " in note
+    assert "bn, tent and gprebn, which differ in what they carry over" in note
     for rows in (
         made_rows(errors, STREAMS, count=50, batch=49),
         made_rows({"source": 0.4, "bn": 0.3}, STREAMS, count=50, batch=50),
@@ -436,14 +436,14 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     rows = mixed_folder(tmp_path)
     summary = shown(capsys, "summary", rows, "--format", "csv")
     assert "severities 1 to 5" in summary
-    assert "Left out, for they met other streams: bn:running=True," in summary
+    assert "Left out, because they ran on other streams: bn:running=True," in summary
     ablation = shown(capsys, "ablation", rows, "--format", "csv")
-    assert "Only severity 5, which all methods met; left out: severity 1 2 3 4." in ablation
+    assert "Only severity 5, which all methods ran on; left out: severity 1 2 3 4." in ablation
     assert "The paper's 17.7 and 42.1 seem to be of severity 5." in ablation
     app(
         ["plot", "severity", str(rows), "-o", str(tmp_path / "p.svg")], result_action="return_value"
     )
-    assert "Left out, for they met other" in " ".join(
+    assert "Left out, because they ran on other" in " ".join(
         re.sub("<[^>]*>", " ", (tmp_path / "p.svg").read_text()).split()
     )
     unfinished = [row for row in load_rows(rows) if row.method != "tent"]

@@ -108,7 +108,7 @@ def test_swad_is_its_average_and_fixed_features_are_a_line_of_their_own(tmp_path
     assert found["swad erm"][-1] == 88.1
     assert found["erm, fixed features"][-1] is None
     write(tmp_path / "old", ("b",), [{}], swad=True)
-    with pytest.raises(ValueError, match="does not tell how SWAD's average did"):
+    with pytest.raises(ValueError, match="does not have the accuracy of SWAD's average"):
         load_runs([tmp_path])
 
 
@@ -136,7 +136,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(MixedRowsError, match="no target to score"):
         selected_table(load_runs([tmp_path]), "training")
     (tmp_path / "pair" / HISTORY).write_text("{}")
-    with pytest.raises(ValueError, match="is no history of"):
+    with pytest.raises(ValueError, match="is not a history of"):
         load_runs([tmp_path])
 
 

@@ -1,6 +1,6 @@
 """What measures: cells to rows.
 
-Cells, rows and metrics do without torch; views read them.
+Cells, rows and metrics do not need torch; views read them.
 """
 
 from __future__ import annotations

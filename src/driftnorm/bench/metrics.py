@@ -33,7 +33,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 BINS = 15
 """Equally wide bins of confidence, wherever calibration is measured or drawn."""
-DECIMALS = 4  # to which a row keeps a bin's confidence and accuracy
+DECIMALS = 4  # precision of a bin's confidence and accuracy in a row
 
 
 class Interval(NamedTuple):
@@ -77,7 +77,7 @@ def bin_of(confidence: NDArray[np.floating] | float) -> NDArray[np.int64]:
     >>> bin_of(np.array([0.2, 0.4, 0.6, 1.0])), int(bin_of(np.float32(0.2)))
     (array([ 2,  5,  8, 14]), 2)
     """
-    # Single precision has 0.2 a little above the edge: it is the same answer all the same.
+    # In single precision 0.2 is slightly above the edge; it must stay in the same bin.
     above = np.ceil(np.asarray(confidence, dtype=np.float64) * BINS - 1e-6)
     return np.clip(above.astype(np.int64) - 1, 0, BINS - 1)
 
@@ -93,7 +93,7 @@ def reliability(confidence: NDArray[np.floating], correct: Bools) -> tuple[Float
 
 
 class Bin(NamedTuple):
-    """A bin of confidence that holds samples."""
+    """A non-empty bin of confidence."""
 
     samples: float
     confidence: float
@@ -101,7 +101,7 @@ class Bin(NamedTuple):
 
 
 def filled_bins(confidence: NDArray[np.floating], correct: Bools) -> list[list[float]]:
-    """The bins that hold samples as a row keeps them: count, mean confidence, accuracy."""
+    """The non-empty bins as a row stores them: count, mean confidence, accuracy."""
     return [
         [int(count), round(float(trust / count), DECIMALS), round(float(hits / count), DECIMALS)]
         for count, trust, hits in zip(*reliability(confidence, correct), strict=True)
@@ -110,9 +110,10 @@ def filled_bins(confidence: NDArray[np.floating], correct: Bools) -> list[list[f
 
 
 def pooled_bins(streams: Iterable[Sequence[Sequence[float]]]) -> list[Bin]:
-    """Bins that rows keep, of several streams, as those of one stream.
+    """Bins of several streams, as stored in rows, pooled into those of one stream.
 
-    A bin is known by its mean confidence, which was rounded: 0.66666 became 0.6667, of the next.
+    A bin is identified by its mean confidence, which was rounded: 0.66666 became 0.6667, which is
+    in the next bin.
 
     >>> pooled_bins([[[10, 0.65, 0.5], [10, 0.6667, 0.7]]])
     [Bin(samples=20.0, confidence=0.65835, accuracy=0.6)]
@@ -148,8 +149,8 @@ def paired_interval(
     Args:
         gains: For each stream, the gain on every image: 1 if only the new method was right, -1 if
             only the old one was, 0 otherwise.
-        images: For each stream, which images it shows; streams of equal ones show the same images
-            in the same order. Without it, each stream shows its own.
+        images: For each stream, an identifier of its images; streams with equal ones show the same
+            images in the same order. By default, each stream has its own.
         draws: Bootstrap samples.
         seed: Of the bootstrap.
 
@@ -175,9 +176,9 @@ def counted_interval(count: int, won: int, lost: int) -> Interval:
     """The interval of a mean gain where only counts are known, by the normal approximation.
 
     Args:
-        count: Images that both methods answered.
-        won: Of these, how many only the new method had right.
-        lost: How many only the old one had right.
+        count: Images that both methods predicted.
+        won: Of these, how many only the new method got right.
+        lost: How many only the old one got right.
     """
     gain = (won - lost) / count
     margin = 1.96 * np.sqrt(max(won + lost - count * gain**2, 0.0)) / count

@@ -1,4 +1,4 @@
-"""How numbers were measured, in one line that stands beside them; and what a stream's order is."""
+"""How numbers were measured, as one line to show beside them; and the order of a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def comparable(cell: Cell) -> tuple[object, ...]:
 
 
 def protocol_text(cells: Iterable[Cell]) -> str:
-    """The line of one or several cells, with everything in which they may differ listed.
+    """The line for one or several cells; lists the values in which they may differ.
 
     >>> from driftnorm.bench.cell import DataId, MethodId, NetworkId, Protocol, Shift, StreamId
     >>> stream = StreamId(DataId("digits"), (Shift("fog", 2),), count=10)
@@ -32,7 +32,7 @@ scored before the update, seed 0'
     streams = [cell.stream for cell in several]
     counts = [f"{count:,}" for count in sorted({stream.count for stream in streams})]
     known = {stream.severity for stream in streams if stream.has_severity}
-    levels = sorted(known - {0} or known)  # 0 are the clean images beside the shifted ones
+    levels = sorted(known - {0} or known)  # 0 means the clean images beside the shifted ones
     steps = sorted({cell.method.steps for cell in several})
     guards = sorted({cell.protocol.guard for cell in several} - {"off"})
     parts = (
@@ -51,12 +51,12 @@ scored before the update, seed 0'
 
 
 def stream_order(count: int, seed: int) -> NDArray[np.int64]:
-    """Which stored image comes when in a shuffled stream; rows are compared by image with it."""
+    """Which stored image comes when in a shuffled stream; needed to compare rows by image."""
     return np.random.default_rng(seed).permutation(count)
 
 
 def sampled_positions(count: int) -> NDArray[np.int64]:
-    """The few images of a stream whose predictions a row keeps, at even distances.
+    """The few images of a stream whose predictions a row stores, evenly spaced.
 
     >>> sampled_positions(3), sampled_positions(96)[:3]
     (array([0, 1, 2]), array([0, 2, 4]))
@@ -70,7 +70,7 @@ def _alternatives(values: Sequence[object]) -> str:
 
 
 def _listed(one: str, several: str, numbers: Sequence[int]) -> str:
-    """Neighbours as a range: severities 1 to 5."""
+    """Consecutive numbers as a range: severities 1 to 5."""
     if not numbers:
         return ""
     if len(numbers) == 1:

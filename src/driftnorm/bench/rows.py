@@ -1,4 +1,4 @@
-"""Rows: what was measured. The folder of rows is the truth.
+"""Rows: what was measured. The folder of rows is the only record.
 
 A row is one file named by the hash of its cell, written atomically. "Done" is the file's existence,
 so killing, resuming, running twice and running on several machines are all the same case. A cell
@@ -21,7 +21,7 @@ __all__ = ["FORMAT", "Failure", "Row", "RowStore", "environment", "load_rows", "
 
 
 FORMAT = 2
-"""Of a row's JSON. Format 1 had no number; `docs/tools/convert_rows.py` converts it."""
+"""Format of a row's JSON. Format 1 had no number; `docs/tools/convert_rows.py` converts it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def shift(self) -> str:
-        """The stream's shift, as people call it."""
+        """The stream's shift, by name."""
         return self.cell.stream.shift
 
     @property
@@ -77,19 +77,19 @@ class Row:
 
 
 class Failure(NamedTuple):
-    """A cell that could not be measured; the others are."""
+    """A cell that could not be measured."""
 
     cell: Cell
     error: str
 
 
 def _check_format(record: Mapping[str, Any]) -> None:
-    """Refuse what another version of driftnorm wrote."""
+    """Raise for rows that another version of driftnorm wrote."""
     if record.get("format") == FORMAT:
         return
     if "format" not in record and "model" in record["cell"]:
         raise OldRowsError(
-            "it is of an older driftnorm's format: convert it with "
+            "it has the format of an older driftnorm: convert it with "
             "`python docs/tools/convert_rows.py` FILE_OR_FOLDER"
         )
     raise ValueError(f"its format is {record.get('format')!r}, and this driftnorm reads {FORMAT}")
@@ -111,7 +111,7 @@ class RowStore:
         return _read_row(path.read_text(), str(path)) if path.exists() else None
 
     def write(self, row: Row) -> None:
-        """Add a row; a half-written one is never seen under its name."""
+        """Add a row atomically: a half-written file never has its name."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path(row.cell), row.to_json() + "\n")
         self._failed_path(row.cell).unlink(missing_ok=True)
@@ -143,7 +143,7 @@ class RowStore:
 
 
 def save_rows(rows: Iterable[Row], path: str | Path) -> None:
-    """Rows as sorted JSON lines in one file, the form in which they are committed."""
+    """Write rows as sorted JSON lines into one file, as they are committed."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(Path(path), "".join(sorted(row.to_json() + "\n" for row in rows)))
 
@@ -160,7 +160,7 @@ def load_rows(path: str | Path) -> list[Row]:
 
 
 def _read_row(text: str, place: str) -> Row:
-    """A row, or an error that says where something else stands."""
+    """A row, or an error that says where the text is."""
     try:
         return Row.from_json(text)
     except OldRowsError as error:

@@ -1,8 +1,8 @@
 """The one runner: a study describes what to measure, and `run` measures what has no row yet.
 
-A study travels to other processes and machines as its description: whatever it has opened stays
-behind. A task that ran elsewhere left its rows in the folder it was given; nothing here relies on
-that folder being shared while the task runs.
+A study is sent to other processes and machines as a description, without what it has opened. A task
+that ran elsewhere leaves its rows in the folder it was given; nothing here requires that folder to
+be shared while the task runs.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ __all__ = [
     "summary",
 ]
 
-_MOST_CELLS = 24  # of a task: enough to open its stream once, few enough to keep all workers busy
+# Per task: many cells, to open a stream only once, but few enough to keep all workers busy.
+_MOST_CELLS = 24
 
 
 class Prepared(NamedTuple):
-    """Something that later measurements need is there now."""
+    """Something that later measurements need was made."""
 
     what: str
 
@@ -66,17 +67,17 @@ Result: TypeAlias = Row | Failure | Prepared | Unprepared
 
 @dataclass(frozen=True)
 class Opened:
-    """A network and a stream, opened once for all the methods that meet them.
+    """A network and a stream, opened once for all methods.
 
     Attributes:
         network: Takes what ``batches`` gives.
-        batches: The stream from its beginning, as (inputs, labels).
+        batches: Returns the stream from its beginning, as (inputs, labels).
         classes: Name of each class.
-        look: Shows the image at a position of the stream; None keeps no examples.
-        about: What the row says besides its numbers.
+        look: Returns the image at a position of the stream; None stores no examples.
+        about: What the row holds besides its numbers.
         defaults: Options of methods that follow from the network.
         further: More numbers; see `evaluate`.
-        fit: Images of the source's domain, for methods that must see some first.
+        fit: Source-domain images, for methods that must see some first.
     """
 
     network: nn.Module
@@ -95,7 +96,7 @@ class Outlook(NamedTuple):
     Attributes:
         cells: Measurements to make.
         preparations: Other things to make first.
-        exact: Whether it is just that; otherwise it is at most that.
+        exact: Whether these are exact, not upper bounds.
     """
 
     cells: Sequence[Cell]
@@ -104,15 +105,15 @@ class Outlook(NamedTuple):
 
 
 class Task(ABC):
-    """What a launcher hands to a worker. It is pickled, so it holds descriptions."""
+    """What a launcher passes to a worker. It is pickled, so it holds descriptions."""
 
     @abstractmethod
     def work(self, folder: Path) -> Iterator[Result]:
-        """Do it; whatever it writes goes below ``folder``."""
+        """Do the work; everything is written below ``folder``."""
 
     @abstractmethod
     def given_up(self, folder: Path) -> Iterator[Result]:
-        """What is left of it after its process died."""
+        """Its results after its process died."""
 
 
 class Study(Description, ABC):
@@ -120,18 +121,18 @@ class Study(Description, ABC):
 
     @abstractmethod
     def cells(self) -> list[Cell]:
-        """Every measurement that may be made, those of one network and stream together."""
+        """Every possible measurement, grouped by network and stream."""
 
     @abstractmethod
     def open(self, cell: Cell, scratch: Path) -> Opened:
-        """The cell's network and stream; large things may be spooled into ``scratch``."""
+        """The cell's network and stream; large data may be written to ``scratch``."""
 
     @abstractmethod
     def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
-        """The cell's network and a batch like its stream's, at little cost: for estimates."""
+        """The cell's network and a batch like its stream's, made cheaply: for estimates."""
 
     def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
-        """The work, in phases: a phase begins when the rows of the one before are there."""
+        """The work in phases: a phase starts when the rows of the previous one exist."""
         yield self.measurements(self.cells(), store)
 
     def outlook(self, store: RowStore) -> Outlook:
@@ -155,7 +156,7 @@ class Measurement(Task):
     cells: tuple[Cell, ...]
 
     def work(self, folder: Path) -> Iterator[Result]:
-        """Run every method; each row is written as soon as it is there."""
+        """Run every method; each row is written as soon as it is measured."""
         store, opened = RowStore(folder), None
         with scratch_folder(folder) as scratch:
             for cell in self.cells:
@@ -166,7 +167,7 @@ class Measurement(Task):
                     forget_peak()
                     opened = opened or self.study.open(cell, scratch)
                     row = _measured(cell, opened, folder)
-                except Exception as error:  # whatever a network of the user's raises
+                except Exception as error:  # the user's network may raise anything
                     failure = Failure(cell, f"{type(error).__name__}: {error}")
                     store.fail(failure)
                     yield failure
@@ -175,7 +176,7 @@ class Measurement(Task):
                     yield row
 
     def given_up(self, folder: Path) -> Iterator[Result]:
-        """The rows that it had, failures for the rest."""
+        """Its finished rows, and failures for the rest."""
         store = RowStore(folder)
         for cell in self.cells:
             row = store.get(cell)
@@ -192,7 +193,7 @@ class Preparation(Task):
     """Something to be made before others can be measured: a network, a set of images.
 
     Attributes:
-        what: For people.
+        what: A description.
         make: An importable function, or a method of a value that can be pickled.
         arguments: Its arguments.
     """
@@ -228,7 +229,7 @@ def run(
 
 
 def summary(result: Result) -> str:
-    """One line for people: what it is of, and what came of it."""
+    """One readable line: what was measured, and the result."""
     if isinstance(result, Prepared):
         return result.what
     if isinstance(result, Unprepared):
@@ -249,7 +250,7 @@ def _given_up(sent: tuple[Task, Path]) -> list[Result]:
 
 
 def adapter_of(cell: Cell, network: nn.Module, defaults: Options = ()) -> RecipeAdapter:
-    """The cell's method on a network, as its protocol has it."""
+    """The cell's method on a network, with the settings of its protocol."""
     spec = spec_of(cell.method).with_defaults(defaults)
     return RecipeAdapter(
         network,

@@ -1,8 +1,8 @@
-"""Some images of every stream, kept beside the rows, so that a report can show what answers mean.
+"""Some images of every stream, stored beside the rows, for the examples in a report.
 
-A row tells what its method answered to a fixed few images of the stream (``answers``). What these
-look like is the same for every method: it is kept once a stream, in ``exhibits/KEY.json`` beside
-the rows, and the row names the key.
+A row has its method's predictions for a fixed few images of the stream (``answers``). The images
+are the same for every method: they are stored once per stream, in ``exhibits/KEY.json`` beside the
+rows, and the row names the key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIDE = 96  # pixels
 
 
 class Look(NamedTuple):
-    """One image: what it is called, its class number, and its pixels (H, W, C)."""
+    """One image: its name, class number and pixels (H, W, C)."""
 
     name: str
     label: int
@@ -46,9 +46,9 @@ class Exhibits:
 
     Attributes:
         classes: Name of each class of the stream.
-        names: What each image is called.
+        names: Name of each image.
         labels: Class numbers.
-        images: Small pictures as ``data:`` addresses.
+        images: Thumbnails as ``data:`` URIs.
     """
 
     classes: tuple[str, ...]
@@ -58,23 +58,23 @@ class Exhibits:
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.labels) == len(self.images):
-            raise ValueError("`names`, `labels` and `images` must be equally many.")
+            raise ValueError("`names`, `labels` and `images` must have the same length.")
 
     def class_name(self, number: int) -> str:
-        """A class as people call it; by its number where the network has more than the data."""
+        """Name of a class; its number if the network has more classes than the data."""
         return self.classes[number] if 0 <= number < len(self.classes) else f"class {number}"
 
 
 def keep_exhibits(
     folder: Path, cell: Cell, classes: Sequence[str], look: Callable[[int], Look]
 ) -> str:
-    """Keep the images of a cell's stream, unless they are there, and return their key.
+    """Store the images of a cell's stream, unless they exist, and return their key.
 
     Args:
-        folder: That of the rows.
+        folder: The folder of the rows.
         cell: Any cell of the stream.
         classes: Name of each class.
-        look: Shows the image at a position of the stream.
+        look: Returns the image at a position of the stream.
     """
     key = _stream_key(cell)
     path = folder / FOLDER / f"{key}.json"
@@ -92,12 +92,12 @@ def keep_exhibits(
 
 
 def read_exhibits(folder: Path) -> Mapping[str, Exhibits]:
-    """What was kept beside the rows of a folder, by key."""
+    """The images stored beside the rows of a folder, by key."""
     return {path.stem: _read(path) for path in sorted((folder / FOLDER).glob("*.json"))}
 
 
 def thumbnail(pixels: Pixels) -> str:
-    """A small picture as a ``data:`` address; images of a few pixels are enlarged."""
+    """A thumbnail as a ``data:`` URI; tiny images are enlarged."""
     scaled = pixels if pixels.dtype == np.uint8 else np.rint(pixels * 255)
     picture = Image.fromarray(_coloured(scaled.astype(np.uint8)))
     factor = SIDE // max(picture.size)
@@ -121,7 +121,7 @@ def _coloured(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _stream_key(cell: Cell) -> str:
-    """Whatever decides which images come when, and nothing that is the method's."""
+    """What decides which images come when, independent of the method."""
     stream = cell.record()["stream"]
     text = json.dumps([cell.study, cell.network.label, stream], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

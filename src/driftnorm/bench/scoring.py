@@ -30,7 +30,8 @@ from driftnorm.errors import DriftnormWarning
 __all__ = ["Further", "evaluate"]
 
 Further: TypeAlias = Callable[[Adapter, Bools, Floats], Mapping[str, object]]
-"""From the adapter after a stream, which samples were right, and the probability of each answer."""
+"""Further metrics from the adapter after a stream, which samples were right, and the
+confidences."""
 
 
 def evaluate(
@@ -39,21 +40,21 @@ def evaluate(
     on_batch: Callable[[int], None] | None = None,
     further: Further | None = None,
 ) -> dict[str, object]:
-    """Run labelled batches through an adapter, scoring each answer as it comes.
+    """Run labelled batches through an adapter, and score the predictions.
 
-    The labels are never shown to the adapter.
+    The adapter never sees the labels.
 
     Args:
-        adapter: Starts from the state it is in.
-        stream: Batches of (inputs, labels): class numbers, one an image, or for dense prediction
-            one a position, where numbers that are no class (such as 255) are left out.
+        adapter: Starts from its current state.
+        stream: Batches of (inputs, labels): class numbers, one per image, or for dense prediction
+            one per position, where numbers that are not a class (such as 255) are ignored.
         on_batch: Called with the size of each finished batch.
-        further: What else to return.
+        further: Computes further metrics.
 
     Returns:
         ``error``, ``nll``, ``ece``, ``entropy`` over the stream, the error of each batch
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
-        classes that a few were given (``answers``; see `sampled_positions`), the
+        predicted classes of a few images (``answers``; see `sampled_positions`), the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
         ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, its
         ``warnings`` if it gave any, and the ``drift`` of each layer whose statistics it tracked:
@@ -98,13 +99,14 @@ def evaluate(
 
 
 def _by_sample(logits: Tensor, labels: Tensor) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
-    """One row of logits and one class for each image, or for each position that has a class."""
+    """Logits and class of each image, or of each position that has a class."""
     rows = logits.detach().float().cpu().numpy()
     known = labels.cpu().numpy()
     if rows.shape[:1] + rows.shape[2:] != known.shape:
         raise ValueError(
-            f"`labels` must be one a prediction: expected shape {rows.shape[:1] + rows.shape[2:]} "
-            f"for logits of shape {rows.shape}, got {known.shape}."
+            f"`labels` must be one per prediction: expected shape "
+            f"{rows.shape[:1] + rows.shape[2:]} for logits of shape {rows.shape}, "
+            f"got {known.shape}."
         )
     if rows.ndim == 2:
         return rows, known
@@ -114,14 +116,14 @@ def _by_sample(logits: Tensor, labels: Tensor) -> tuple[NDArray[np.floating], ND
 
 
 def _drift(adapter: Adapter) -> list[tuple[str, float]]:
-    """In the network's order, which an object would lose: the keys of a row are sorted."""
+    """Pairs in the network's order; an object would be sorted by key in the row."""
     distances = layer_distances(adapter)
     return [(name, round(found[0], 4)) for name, found in distances.items() if found is not None]
 
 
 @contextmanager
 def _noting(said: set[str]) -> Iterator[None]:
-    """A row is read later than a terminal: what the adapter warns of goes into it."""
+    """Collect the adapter's warnings for the row."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

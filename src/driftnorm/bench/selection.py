@@ -35,7 +35,7 @@ __all__ = [
 History = Sequence[Mapping[str, float]]
 
 SEARCHED = ("rho", "steps", "theta", "target_weight", "supports")
-"""The hyper-parameters that are selected; ties are decided by the first ones first."""
+"""The hyper-parameters that are selected; the first ones break ties."""
 
 
 class Choice(NamedTuple):
@@ -72,7 +72,7 @@ def oracle(history: History, target: str) -> Choice | None:
 
 
 def leave_one_out(history: History, held_out: Mapping[str, History], target: str) -> Choice | None:
-    """Validated on domains that were not trained on, in runs that leave out them and the target.
+    """Validated on held-out training domains, in runs that leave out both them and the target.
 
     Args:
         history: Of the run that leaves out the target alone.
@@ -104,8 +104,8 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
     """T3A's choice: rows of one network and method in, those of the best setting out.
 
     The best setting has the highest mean accuracy, after adaptation, over the held-out splits of
-    the training domains; on ties the one with the smaller values. What it does on the target is
-    never looked at, and neither is the order of the rows.
+    the training domains; on ties the one with the smaller values. Neither the target's rows nor the
+    order of the rows matter.
 
     Raises:
         MixedRowsError: Not every setting was validated on every stream.
@@ -126,7 +126,7 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
 
     def validation(options: Options) -> float:
         own = errors[options].values()
-        # A plain sum would depend on the order, and so would who wins a tie.
+        # A plain sum would depend on the order, and so would ties.
         return -math.fsum(own) / len(own) if own else -math.inf
 
     chosen = max(settings, key=validation)
@@ -140,7 +140,7 @@ def _size(settings: Options) -> tuple[float, ...]:
 
 
 def agrees(settings: Options, with_tents: Options) -> bool:
-    """Whether a setting is Tent's, as far as Tent has it, and adapts to the target alone."""
+    """Whether a setting agrees with Tent's where Tent has one, and uses target statistics only."""
     own, chosen = dict(settings), dict(with_tents)
     return all(chosen[name] == own[name] for name in chosen.keys() & own.keys()) and (
         own.get("theta", 1.0) == 1.0
@@ -148,12 +148,12 @@ def agrees(settings: Options, with_tents: Options) -> bool:
 
 
 def without_source(rows: Sequence[Row]) -> list[Row]:
-    """Those whose setting mixes none of the source's statistics in (theta 1)."""
+    """Those without a share of the source's statistics (theta 1)."""
     return [row for row in rows if dict(row.cell.method.settings).get("theta") == 1.0]
 
 
 def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
-    """Of one network's cells on its target, those that a table shows.
+    """Those of a network's cells on its target that a table shows.
 
     Args:
         cells: Of all methods and settings.
@@ -167,7 +167,7 @@ def shown_cells(cells: Sequence[Cell], validation: Sequence[Row]) -> list[Cell]:
     tents = None
     for method in dict.fromkeys(row.method for row in validation):
         own = [row for row in validation if row.method == method]
-        with suppress(MixedRowsError):  # a cell failed: it is reported, and the others go on
+        with suppress(MixedRowsError):  # a cell failed: it is reported, and the others continue
             best_setting = select_setting(own)[0].cell.method.settings
             chosen[method].add(best_setting)
             tents = best_setting if method == "tent" else tents

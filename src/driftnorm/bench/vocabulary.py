@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 FINE_TUNED = "fine-tuned"
-"""Study name of rows whose network was fine-tuned on all corruptions but the one it met."""
+"""Study name of rows whose network was fine-tuned on all corruptions but the tested one."""
 TARGET, VALIDATION = "in", "out"
 """Splits of a domain: the larger one, scored on the target; the held-out one, which selects."""
 TENT_ON_SOURCE = "tent:gradient=detached,statistics=source"
@@ -29,7 +29,7 @@ METHOD_ORDER = (
     *("source", "bn", "bn-prior", "alpha-bn", "tent", "gprebn", "t3a", "rt3a"),
     *("pl", "pl-c", "shot", "shot-im"),
 )
-"""In which order a page lists methods, as the registry does; others follow by name."""
+"""The order of methods on a page, as in the registry; others follow by name."""
 
 MAIN = ("source", "tent", "alpha-bn", "pl-c", "shot", "t3a", "gprebn", "gprebn+rt3a")
 ABLATIONS = (

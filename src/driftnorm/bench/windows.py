@@ -1,4 +1,4 @@
-"""How a stream went over time, by window, domain and visit; numpy only."""
+"""Scores of a stream over time, by window, domain and visit; numpy only."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class Harm:
 
 @dataclass(frozen=True)
 class StreamScore:
-    """What is reported of a stream. Errors are shares.
+    """What is reported about a stream. Errors are shares.
 
     Attributes:
         window: Images per window.
         error: Over the whole stream.
         error_per_window: In the order of the stream.
         error_per_domain: By the domain's index; None for one that never came.
-        error_per_visit: Of all domains, when they came for the first time, the second and so on.
+        error_per_visit: Over all domains, on their first visit, the second and so on.
         class_mean_accuracy: Mean over the classes that came: rare ones count as much as others.
         ece: Expected calibration error over the whole stream.
         harm: Where the source's answers are known.
-        events_per_window: How often what was noted, such as resets, happened in each window.
+        events_per_window: Number of events, such as resets, in each window.
     """
 
     window: int
@@ -62,7 +62,7 @@ class StreamScore:
     events_per_window: Mapping[str, tuple[int, ...]] | None = None
 
     def record(self) -> dict[str, Any]:
-        """Fit for JSON; what is not known is left out."""
+        """For JSON; unknown values are left out."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -87,7 +87,7 @@ def stream_score(
         visit: How many earlier segments showed it; both as in `driftnorm.streams.Positions`.
         source_correct: Whether the source's answer was right.
         events: Positions at which something happened, by what it was: ``{"resets": [700]}``.
-        window: Images per window; the last takes in a rest of less than half a window.
+        window: Images per window; a remainder of less than half a window joins the last one.
     """
     given: dict[str, NDArray[Any]] = {
         "confidence": confidence,

@@ -32,7 +32,7 @@ class Setting(NamedTuple):
 
 
 def _setting(method: str, *names: str) -> Setting:
-    """With what the paper has for its standard network and for the one trained with AugMix."""
+    """With the paper's numbers for its standard network and for the one trained with AugMix."""
     return Setting(method, names, SETTINGS[method])
 
 

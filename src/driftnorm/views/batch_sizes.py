@@ -15,8 +15,8 @@ __all__ = ["batch_size_table", "errors_by_batch_size"]
 def errors_by_batch_size(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
     """Mean error in % of each method at each batch size it was measured with, sizes ascending.
 
-    All but the batch size must agree, and every method must have met the same streams at every
-    size that it was measured with.
+    Everything except the batch size must agree, and every method must have run on the same streams
+    at every size.
     """
     check_same([_size_as_method(row) for row in rows])
     sizes = sorted({row.cell.protocol.batch_size for row in rows})
@@ -44,7 +44,7 @@ def _setting(row: Row) -> tuple[str, int]:
 
 
 def _size_as_method(row: Row) -> Row:
-    """The row as if all had one batch size, each size of a method being a method of its own."""
+    """The row with its batch size moved into its method's name."""
     cell = row.cell
     name = f"{row.method} at {cell.protocol.batch_size}"
     method = replace(cell.method, name=name, options=())

@@ -50,14 +50,14 @@ __all__ = ["claims_table", "domains_claims_table"]
 
 Line = tuple[str | float | None, ...]
 _NOT_MEASURED = "not measured"
-# The verdict early: the end of a wide table is out of sight.
+# The verdict comes early: the end of a wide table is out of sight.
 _HEADS = (Column("claim"), Column("verdict", align="left"), Column("difference, 95 %"))
 
 # ------------------------------------------------------------------ robustness
 
 
 def claims_table(rows: Sequence[Row]) -> Table:
-    """Claims about errors, each on the corrupted streams that both of its settings met."""
+    """Claims about errors, each on the corrupted streams that both of its settings ran on."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     if len({row.network for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
@@ -104,7 +104,7 @@ def _line(claim: Claim, rows: Sequence[Row], printed: bool) -> Line:
 
 
 def _common(rows: Sequence[Row], claim: Claim) -> list[Row]:
-    """Rows of both settings on the corrupted streams that both met."""
+    """Rows of both settings on the corrupted streams that both ran on."""
     both = [r for r in rows if r.severity and r.method in (claim.method, claim.reference)]
     met = [{stream_of(r) for r in both if r.method == m} for m in (claim.method, claim.reference)]
     return [row for row in both if stream_of(row) in met[0] & met[1]]
@@ -125,7 +125,7 @@ def _printed_errors(claim: Claim) -> str:
 
 
 def domains_claims_table(rows: Sequence[Row]) -> Table:
-    """Claims about accuracies, each on the targets that both of its settings met."""
+    """Claims about accuracies, each on the targets that both of its settings ran on."""
     every = at_selected(rows)
     rows, selected = with_trained_features(rows), with_trained_features(every)
     with_tent = {r.network for r in rows if r.method == "tent"}
@@ -169,7 +169,7 @@ def _domain_line(claim: Claim, chosen: Mapping[Setting, list[Row]], trainer: Tra
     source = [row for row in every if place_of(row) in both]
     found, targets = change(own, other), targets_of(own)
     judged = judge(claim, found, source)
-    # What theta costs is asked only where target statistics are good.
+    # The cost of theta is only judged where target statistics are good.
     if claim.against == "theta 1" and len(source) == len(other) and change(other, source).high < 0:
         judged = "not testable here: target statistics do harm"
     met = f"{len(targets)} target(s), {len({trial_of(row) for row in own})} trial(s)"
@@ -182,7 +182,7 @@ def _accuracies(sides: Sequence[Sequence[Row]], targets: Sequence[str]) -> str:
 
 
 def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Line]:
-    """The paper's point about VLCS: which networks target statistics do not fit, and what then."""
+    """The paper's point about VLCS: target statistics do not fit fine-tuned networks."""
     tents, source = (_rows_of(selected, trainer, method) for method in ("tent", "source"))
     if not tents or not source:
         return

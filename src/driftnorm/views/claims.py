@@ -1,9 +1,10 @@
 """What the paper claims, as data, and how a claim is judged by paired differences.
 
-A claim compares two settings. It is confirmed if the paired interval of the difference lies wholly
-on the claimed side, contradicted if wholly on the other, and not confirmed if it holds zero;
-a claim of likeness is confirmed if the interval lies within the margin, and contradicted if it lies
-wholly beyond it. A claim of several parts is confirmed if all of them are, and contradicted if one
+A claim compares two settings. It is confirmed if the paired interval of the difference is entirely
+on the claimed side, contradicted if it is entirely on the other, and not confirmed if it contains
+zero; a claim of equality is confirmed if the interval is within the margin, and contradicted if it
+is entirely
+outside. A claim of several parts is confirmed if all of them are, and contradicted if one
 of them is. Where the unadapted network is near chance, or the claim's premise does not hold,
 nothing can be tested.
 """
@@ -39,8 +40,8 @@ class Claim(NamedTuple):
         text: The claim.
         method: The one it is about.
         reference: What it is compared with.
-        expects: On which side of the reference it should be.
-        margin: In points; what still counts as alike.
+        expects: Which side of the reference it should be on.
+        margin: In points; a smaller difference counts as equal.
         setting: Of the method, where hyper-parameters are selected.
         against: The setting of the reference.
     """
@@ -84,7 +85,7 @@ ABOUT_ROBUSTNESS = (
 def _at_tents(
     text: str, method: str, reference: str, expects: Literal["higher", "alike"] = "higher"
 ) -> Claim:
-    """Of an ablation, which compares at the one setting selected for Tent."""
+    """A claim of an ablation, which compares at the setting selected for Tent."""
     return Claim(text, method, reference, expects, setting="tent's", against="tent's")
 
 
@@ -141,7 +142,7 @@ def judge(claim: Claim, change: Interval, source: Sequence[Row]) -> str:
 
 
 def verdict(claim: Claim, change: Interval) -> str:
-    """What an interval of ``method`` minus ``reference`` says to a claim.
+    """The verdict on a claim by an interval of ``method`` minus ``reference``.
 
     >>> verdict(ABOUT_ROBUSTNESS[0], Interval(-3.0, -3.2, -2.8))
     'confirmed'
@@ -157,7 +158,7 @@ def verdict(claim: Claim, change: Interval) -> str:
 
 
 def joint_verdict(parts: Sequence[str]) -> str:
-    """What the verdicts on its parts say to a claim.
+    """The verdict on a claim by the verdicts on its parts.
 
     >>> joint_verdict(["confirmed", "not confirmed", "contradicted"])
     'contradicted'

@@ -1,4 +1,4 @@
-"""What every robustness table does with rows: check that they go together, average, compare."""
+"""What every robustness table does with rows: check that they belong together, average, compare."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 ALL_SEVERITIES = (1, 2, 3, 4, 5)
-# Metrics that say how it went, not what came of it.
+# Metrics of the run, not of its result.
 _CIRCUMSTANCES = ("seconds", "peak_megabytes")
 _CLASSES = {
     "cifar-10": 10,
@@ -59,7 +59,7 @@ _CLASSES = {
     "ColoredMNIST": 2,
 }
 GUESSING = 0.05
-"""Of the way from guessing to perfect: less is hardly better than guessing."""
+"""Share of the way from chance to perfect; below it, a network is near chance."""
 
 
 def methods_of(rows: Sequence[Row]) -> list[str]:
@@ -68,7 +68,7 @@ def methods_of(rows: Sequence[Row]) -> list[str]:
 
 
 def shifts_of(rows: Sequence[Row]) -> list[str]:
-    """The corruptions in their canonical order, whatever else there is after them."""
+    """The corruptions in their canonical order, then any other shifts."""
     rank = {name: place for place, name in enumerate(SHIFTS)}
     streams = {row.cell.stream for row in rows if row.severity}
     places = {s.shift: min(rank.get(each.name, len(rank)) for each in s.shifts) for s in streams}
@@ -79,7 +79,7 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
     """Each measurement once, in an order that does not depend on how its file is named.
 
     Args:
-        rows: From any number of files; those that overlap hold the same measurement twice.
+        rows: From any number of files, which may overlap.
         methods: These come first, in this order; others follow by name.
 
     Raises:
@@ -110,7 +110,7 @@ def in_order(rows: Sequence[Row], methods: Sequence[str] = ()) -> list[Row]:
 
 
 def _agree(one: Row, other: Row) -> bool:
-    """Whether both give the same results, as far as both have them: older rows lack some."""
+    """Whether both have the same results, for the metrics that both have."""
     shared = one.metrics.keys() & other.metrics.keys() - {*_CIRCUMSTANCES}
     # As text, NaN equals NaN.
     first, second = (json.dumps([row.metrics[m] for m in sorted(shared)]) for row in (one, other))
@@ -118,32 +118,32 @@ def _agree(one: Row, other: Row) -> bool:
 
 
 def lacking_of_all(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Which of the 15 corruptions at 5 severities, the paper's streams, nothing was measured on."""
+    """Those of the paper's streams, 15 corruptions at 5 severities, that were not measured."""
     met = {(row.shift, row.severity) for row in rows}
     return [(c, s) for c in CORRUPTIONS for s in ALL_SEVERITIES if (c, s) not in met]
 
 
 def check_same(rows: Sequence[Row]) -> Sequence[Row]:
-    """Refuse to mix models, data or protocols, or methods that met other streams."""
+    """Refuse to mix models, data or protocols, or methods that ran on different streams."""
     check_protocol(rows)
     networks, studies = ({r.network for r in rows}, {r.cell.study for r in rows})
     for plural, found in (("models", networks), ("studies", studies)):
         if len(found) > 1:
             listed = ", ".join(sorted(found))
-            raise MixedRowsError(f"rows of several {plural} cannot stand together: {listed}.")
+            raise MixedRowsError(f"rows of several {plural} cannot be in one table: {listed}.")
     check_streams(rows)
     return rows
 
 
 class Part(NamedTuple):
-    """Rows that may make a table where all of them do not; the note says what was left out."""
+    """Some rows of which a table can be made; the note says what was left out."""
 
     rows: list[Row]
     note: str
 
 
 def parts_of(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[Part]:
-    """All rows; those of a table's own methods; of these, the severities that each of them met.
+    """All rows; those of a table's own methods; of these, the severities that all of them ran on.
 
     A folder often holds more than a table shows: an ablation at one severity beside a summary over
     all of them. Streams that are missing within a severity stay missing: the run is not finished.
@@ -153,18 +153,18 @@ def parts_of(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[Part]:
     own = [row for row in rows if row.method in methods]
     others = [method for method in methods_of(rows) if method not in methods]
     if own and others:
-        part = Part(own, f" Left out, for they met other streams: {', '.join(others)}.")
+        part = Part(own, f" Left out, because they ran on other streams: {', '.join(others)}.")
         yield part
     met = [{r.severity for r in part.rows if r.method == m} for m in methods_of(part.rows)]
     common, every = set.intersection(*met), set.union(*met)
     if common and common != every:
         shown, less = (" ".join(map(str, sorted(some))) for some in (common, every - common))
-        note = f" Only severity {shown}, which all methods met; left out: severity {less}."
+        note = f" Only severity {shown}, which all methods ran on; left out: severity {less}."
         yield Part([r for r in part.rows if r.severity in common], part.note + note)
 
 
 def check_streams(rows: Sequence[Row]) -> None:
-    """Refuse methods that met other streams than the rest, or one of them twice."""
+    """Refuse methods that ran on other streams than the rest, or on one of them twice."""
     streams = {m: {stream_of(r) for r in rows if r.method == m} for m in methods_of(rows)}
     every = set().union(*streams.values())
     for method, met in streams.items():
@@ -177,12 +177,12 @@ def check_streams(rows: Sequence[Row]) -> None:
     (method, stream), times = Counter((r.method, stream_of(r)) for r in rows).most_common(1)[0]
     if times > 1:
         raise MixedRowsError(
-            f"{method!r} met the stream {stream} {times} times; give each measurement once."
+            f"{method!r} ran on the stream {stream} {times} times; give each measurement once."
         )
 
 
 def check_protocol(rows: Sequence[Row]) -> None:
-    """Refuse no rows at all, and rows of several protocols."""
+    """Refuse an empty list, and rows of several protocols."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     of_domains = any(row.cell.stream.shifts and not row.severity for row in rows)
@@ -211,12 +211,12 @@ def data_set(rows: Sequence[Row]) -> str:
 
 
 def stream_of(row: Row) -> tuple[str, int, int]:
-    """What tells streams apart: corruption, severity, seed."""
+    """What identifies a stream: corruption, severity, seed."""
     return row.shift, row.severity, row.seed
 
 
 def note_of(rows: Sequence[Row]) -> str:
-    """The protocol, and whatever else must stand beside the numbers."""
+    """The protocol, and whatever else must be shown with the numbers."""
     models = ", ".join(sorted({row.network for row in rows}))
     notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
     options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.method.settings if k != "steps"})
@@ -236,9 +236,9 @@ def _corruptions_text(rows: Sequence[Row]) -> str:
 
 
 def scored_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows that means are over: of corrupted streams, or of clean ones if there are only those.
+    """The rows that means are over: of corrupted streams, or of clean ones if there are no others.
 
-    Clean images beside corrupted ones have columns of their own.
+    Clean images beside corrupted ones have their own columns.
     """
     return [row for row in rows if row.severity] or [*rows]
 
@@ -252,17 +252,17 @@ def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> fl
 
 
 def clean_error(rows: Sequence[Row], method: str) -> float | None:
-    """Mean error in % on the clean images beside corrupted ones; None without either."""
+    """Mean error in % on the clean images beside corrupted ones, or None."""
     own = [row for row in rows if row.method == method and not row.cell.stream.shifts]
     beside = own and any(row.severity for row in rows)
     return 100 * float(np.mean([row.metrics["error"] for row in own])) if beside else None
 
 
 def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
-    """Whether these rows are hardly better than guessing, as far as the classes are known.
+    """Whether these rows are hardly better than chance, as far as the classes are known.
 
-    Rows do not count the classes: a data set that we know does, or the largest class that these
-    rows, or others of the same network, answered.
+    Rows do not store the number of classes: it comes from a known data set, or from the largest
+    class that this network predicted.
     """
     if not rows:
         return False
@@ -273,7 +273,7 @@ def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
 
 
 def one_batch_note(rows: Sequence[Row]) -> str:
-    """Why methods are equal to the last digit where one batch makes a whole stream."""
+    """Why methods are exactly equal if one batch makes up a whole stream."""
     for row in rows:
         protocol = row.cell.protocol
         if row.cell.stream.count > protocol.batch_size or protocol.predict != "before":
@@ -284,8 +284,8 @@ def one_batch_note(rows: Sequence[Row]) -> str:
         right = tuple((at, row.metrics.get("correct")) for at, row in sorted(own.items()))
         alike.setdefault(right, []).append(method)
     return "".join(
-        f" One batch makes the whole stream, and a batch is scored before its step: "
-        f"{', '.join(equal[:-1])} and {equal[-1]}, which differ in what they take along to the "
+        f" The whole stream is one batch, and a batch is scored before its step: "
+        f"{', '.join(equal[:-1])} and {equal[-1]}, which differ in what they carry over to the "
         "next batch, are equal here."
         for equal in alike.values()
         if len(equal) > 1
@@ -311,9 +311,9 @@ def paired_change(pairs: Sequence[tuple[Row, Row]]) -> Interval:
 
 
 def images_of(row: Row) -> Hashable:
-    """Which images a row's stream shows, whatever was done to them, and in whichever order.
+    """Which images a row's stream shows, however they are shifted and ordered.
 
-    Corruptions are of the same images; a domain has its own, and so has a split of the digits.
+    Corruptions show the same images; a domain has its own, and so has a split of the digits.
     """
     stream = row.cell.stream
     if stream.settings:  # of a stream that changes, positions are compared
@@ -324,7 +324,7 @@ def images_of(row: Row) -> Hashable:
 
 
 def right_by_image(row: Row) -> NDArray[np.bool_]:
-    """Which images were right, in the order in which they are stored, not streamed."""
+    """Which predictions were right, in the order in which images are stored, not streamed."""
     streamed = unpack_bits(row.metrics["correct"], row.metrics["count"])
     if row.cell.stream.order != "shuffled":
         return streamed

@@ -1,4 +1,4 @@
-"""The demo's rows as a table and as a picture."""
+"""The demo's rows as a table and as a figure."""
 
 from __future__ import annotations
 

@@ -52,26 +52,26 @@ def training_of(row: Row) -> Training:
 
 
 def trainer_of(row: Row) -> Trainer:
-    """What a row's network was trained by."""
+    """The algorithm that trained a row's network."""
     return training_of(row).trainer
 
 
 def trial_of(row: Row) -> int:
-    """Which repetition of its training a row's network is of."""
+    """The trial of a row's network."""
     return training_of(row).trial or 0
 
 
 def published_set(rows: Sequence[Row]) -> str:
-    """The published set that rows are of; empty for one's own data, also if they resemble one.
+    """The published set that rows are of; empty for the user's own data, even if they resemble one.
 
-    What differs from the set as published has a note that says how.
+    If the data differ from the published set, a note says how.
     """
     noted = any("note" in row.metrics for row in rows)
     return "" if noted or not rows else rows[0].cell.stream.data.name
 
 
 def with_trained_features(rows: Sequence[Row]) -> list[Row]:
-    """Those whose networks were trained as a whole."""
+    """Rows whose networks were trained completely."""
     return [row for row in rows if trainer_of(row).features == "trained"]
 
 
@@ -90,7 +90,7 @@ def _check_networks(rows: Sequence[Row]) -> None:
         if known.setdefault(trial, row.network) != row.network:
             raise MixedRowsError(
                 f"{known[trial]!r} and {row.network!r} are two networks of one trial: a table "
-                "has one. Take the rows of one of them (a folder that `driftnorm bench domains` "
+                "shows one. Give the rows of one of them (a folder that `driftnorm bench domains` "
                 "gets as `--models` gives the one selected by validation)."
             )
 
@@ -150,7 +150,7 @@ def _models(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def targets_of(rows: Sequence[Row]) -> list[str]:
-    """The target domains that were met."""
+    """The target domains in the rows."""
     found = {row.shift for row in on_targets(rows)}
     if not found:
         raise MixedRowsError("no row is of a target domain: the run is not finished.")
@@ -158,7 +158,7 @@ def targets_of(rows: Sequence[Row]) -> list[str]:
 
 
 def of_target(rows: Sequence[Row], target: str) -> list[float]:
-    """Accuracies on a target domain in %, one per network: orders of a stream are not trials."""
+    """Accuracies on a target domain in %, one per network: orders are not trials."""
     own = [row for row in on_targets(rows) if row.shift == target]
     return [
         100 - 100 * float(np.mean([row.metrics["error"] for row in model]))
@@ -185,17 +185,17 @@ def average(rows: Sequence[Row], targets: Sequence[str]) -> float | None:
 
 
 def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
-    """Gain over another method, paired image by image on the targets both met, in points."""
+    """Gain over another method, paired image by image on the targets of both, in points."""
     before = {place_of(row): row for row in on_targets(reference)}
     pairs = [(row, before[at]) for row in on_targets(rows) if (at := place_of(row)) in before]
     if not pairs:
-        raise MixedRowsError("no target was met by both methods: the run is not finished.")
+        raise MixedRowsError("no target has rows of both methods: the run is not finished.")
     trials = sorted({trial_of(row) for row, _ in pairs})
     found = [
         paired_change([pair for pair in pairs if trial_of(pair[0]) == trial]) for trial in trials
     ]
-    # Splits of other trials share four images in five: the mean of their intervals, which is as
-    # wide as if they shared all of them, errs on the safe side.
+    # Splits of different trials share four images in five. The mean of their intervals is as wide
+    # as if they shared all, which is on the safe side.
     return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
 
 
@@ -210,7 +210,7 @@ def interval_text(found: Interval) -> str:
 
 
 def on_targets(rows: Sequence[Row]) -> list[Row]:
-    """Those that are results, not validation."""
+    """Rows that are results, not validation."""
     return [row for row in rows if row.cell.stream.split == TARGET]
 
 
@@ -220,7 +220,7 @@ def place_of(row: Row) -> tuple[str, str, int]:
 
 
 def note_of(rows: Sequence[Row]) -> str:
-    """The protocol, and whatever else must stand beside the numbers."""
+    """The protocol, and whatever else must be shown with the numbers."""
     trials = sorted({trial_of(row) for row in rows})
     protocol = protocol_text(row.cell for row in on_targets(rows))
     networks = ", ".join(sorted({row.cell.network.kind for row in rows} - {""}))

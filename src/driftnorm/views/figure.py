@@ -1,4 +1,4 @@
-"""What a figure shows, as data: numbers that can be tested, and nothing of how they are drawn.
+"""A figure as data: numbers that can be tested, independent of how they are drawn.
 
 `driftnorm.views.render.matplotlib` draws it into files, `driftnorm.views.render.svg` into the page
 of a report; `driftnorm.views.palette` gives each method its colour in both.
@@ -14,7 +14,7 @@ __all__ = ["Figure", "HeatMap", "Series", "Span"]
 
 
 class Span(NamedTuple):
-    """A stretch of the horizontal axis with a name."""
+    """A named range of the horizontal axis."""
 
     begin: float
     end: float
@@ -27,13 +27,13 @@ class Series:
 
     Attributes:
         method: Its word, which decides the colour.
-        x: Where the points stand.
-        y: How high; NaN where nothing was measured.
-        remark: What the legend says beside the method.
-        spread: How far each point may be off, either way; empty where that is not known.
-        counts: How many samples each point stands for, where they differ.
-        panel: Of several pairs of axes on one scale, the title of the one that it belongs to.
-        quiet: In grey and without a name, for comparison with those that the figure is about.
+        x: Horizontal positions of the points.
+        y: Their values; NaN where nothing was measured.
+        remark: Shown after the method in the legend.
+        spread: Margin of error of each point; empty if unknown.
+        counts: Samples per point, if they differ.
+        panel: Title of the panel that it belongs to, if there are several.
+        quiet: Drawn in grey and without a name, for comparison.
     """
 
     method: str
@@ -57,17 +57,17 @@ class Figure:
 
     Attributes:
         title: What the figure shows.
-        x_label: Of the horizontal axis.
-        y_label: Of the vertical axis.
+        x_label: Label of the horizontal axis.
+        y_label: Label of the vertical axis.
         series: One per method and panel.
-        note: The protocol, and whatever else must stand beside the numbers.
-        ticks: Where the horizontal axis has its marks, and their texts; empty to leave it free.
-        bars: Draw bars in groups, one per mark, rather than lines.
+        note: The protocol, and whatever else must be shown with the numbers.
+        ticks: Positions and texts of the ticks on the horizontal axis; empty for automatic ones.
+        bars: Draw groups of bars, one per tick, instead of lines.
         log_x: Whether the horizontal axis is logarithmic.
-        spans: What the stretches of the horizontal axis are, in their order; empty for none.
+        spans: Named ranges of the horizontal axis, in order; empty for none.
         unit_square: Both axes from 0 to 1, with the diagonal on which a calibrated method lies.
         reference: The method whose bars the others are compared with, if any.
-        decimals: Of the numbers that are written beside the marks.
+        decimals: Of the numbers written beside the marks.
     """
 
     title: str
@@ -94,13 +94,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Lines of cells, stronger the larger their number; NaN leaves a cell out.
+    """Rows of cells, darker for larger numbers; NaN leaves a cell out.
 
     Attributes:
         title: What it shows.
         columns: Their names.
         rows: A name, such as a layer's, and a number for each column.
-        by_column: Each column has a scale of its own, and its numbers beside the cells.
+        by_column: Each column has its own scale, and its numbers beside the cells.
     """
 
     title: str

@@ -33,7 +33,7 @@ from driftnorm.views.stream_figures import stream_figure
 __all__ = ["PLOTS", "Plot", "find_plot"]
 
 _ERROR = "error (%)"
-_DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful says nothing
+_DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful is noise
 
 
 def corruption_figure(rows: Sequence[Row]) -> Figure:
@@ -93,7 +93,7 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
     streams = scored_rows(rows)
     if any("reliability" not in row.metrics for row in streams):
         raise MixedRowsError(
-            "rows with the metric `reliability` are needed; rows of an older driftnorm lack it: "
+            "rows with the metric `reliability` are needed; rows of an older driftnorm lack it:  "
             "measure them again into another folder."
         )
     series = []
@@ -167,7 +167,7 @@ def fine_tuned_figure(rows: Sequence[Row]) -> Figure:
 
 
 class Plot(NamedTuple):
-    """A figure that has a name, and the methods it is about."""
+    """A named figure, and the methods it is about."""
 
     make: Callable[[Sequence[Row]], Figure]
     help: str

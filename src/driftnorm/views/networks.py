@@ -46,7 +46,7 @@ __all__ = [
 
 
 def augmentation_table(rows: Sequence[Row]) -> Table:
-    """Every network with every method that met it."""
+    """Every network with every method that adapted it."""
     check_protocol(rows)
     printed = AUGMENTED.get(data_set(rows), {})
     adapted = MEAN.get(data_set(rows), {})
@@ -172,8 +172,8 @@ def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequenc
     met, other = ({stream_of(row) for row in own} for own in (tuned, pretrained))
     if met != other:
         raise MixedRowsError(
-            f"fine-tuned and pre-trained networks must meet the same streams; "
-            f"only one of them met {sorted(met ^ other)[0]}."
+            f"fine-tuned and pre-trained networks must run on the same streams; "
+            f"only one of them ran on {sorted(met ^ other)[0]}."
         )
     settings = sorted({tuning_of(row) for row in tuned})
     if len(settings) > 1:

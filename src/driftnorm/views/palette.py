@@ -1,7 +1,7 @@
 """One look per method, the same in every figure and on every page.
 
-A method has a slot: one of eight colours, which colour-blind eyes tell apart too, and after those a
-page fills them differently and a figure takes further colours.
+A method has a slot: one of eight colours that colour-blind people can distinguish too. After those,
+a page varies the filling and a figure uses further colours.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["COLOURS", "MOST", "QUIET", "colours_of", "palette_css", "slot_classe
 
 
 class Colour(NamedTuple):
-    """A colour on light and on dark ground."""
+    """A colour for light and for dark backgrounds."""
 
     light: str
     dark: str
 
 
-# Searched for the largest difference to the eye, also without red, green or blue cones; a colour
-# has one hue on both grounds, so that a method is known again.
+# Optimised for the largest perceived difference, also for colour-blind people; a colour has the
+# same hue on both backgrounds.
 COLOURS = (
     Colour("#655e6a", "#b0a5a7"),
     Colour("#3a29ad", "#8da4f0"),
@@ -33,11 +33,11 @@ COLOURS = (
 )
 _FURTHER = ("#66ccee", "#bbbbbb", "#ccbb44")  # of figures, which have a marker as a second sign
 QUIET = "#cccccc"
-"""Of methods that a figure shows for comparison only."""
+"""Colour of methods that are only shown for comparison."""
 MOST = len(COLOURS) + len(_FURTHER)
-"""Methods that a figure has colours for."""
+"""Number of methods that a figure has colours for."""
 _FILLINGS = 3
-# So that two reports show the methods that people compare most in the same colours.
+# The most compared methods have the same colours in every report.
 _FIXED = {
     name: slot
     for slot, name in enumerate(
@@ -47,7 +47,7 @@ _FIXED = {
 
 
 def slots_of(methods: Iterable[str]) -> dict[str, int]:
-    """A slot for each method: its own if it has one, else the next that none of them has.
+    """A slot for each method: its own if it has one, else the next free one.
 
     >>> slots_of(["gprebn:theta=0.5", "tent"])
     {'tent': 2, 'gprebn:theta=0.5': 1}
@@ -68,7 +68,7 @@ def _rank(slot: int) -> tuple[int, bool, int]:
 
 
 def colours_of(methods: Iterable[str]) -> dict[str, str]:
-    """A colour of its own for each method of a figure.
+    """A distinct colour for each method of a figure.
 
     >>> colours_of(["gprebn:theta=0.5", "tent"])
     {'tent': '#7d520e', 'gprebn:theta=0.5': '#3a29ad'}
@@ -95,7 +95,7 @@ def slot_classes(slot: int) -> str:
 
 
 def palette_css() -> str:
-    """The colours as the style sheet of a page takes them."""
+    """The colours as CSS."""
     pairs = enumerate(COLOURS)
     values = "".join(f"  --c{i}: light-dark({light}, {dark});\n" for i, (light, dark) in pairs)
     classes = "".join(f".s{i} {{ --c: var(--c{i}); }}\n" for i in range(len(COLOURS)))

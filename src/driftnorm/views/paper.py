@@ -1,8 +1,8 @@
-"""What the papers print, as data, and when it may stand beside rows.
+"""The papers' numbers as data, and when they may be shown beside rows.
 
 Robustness is in errors (%). The CIFAR tables are means over five severities of WRN-40-2 trained
-with AugMix ("AM"), and of the standard WRN-28-10 where they say so. Some numbers do not fit each
-other: 17.7 and 42.1 (Tent on source statistics), 43.5 are those of severity 5, and on ImageNet-C
+with AugMix ("AM"), and of the standard WRN-28-10 where they say so. Some numbers are inconsistent:
+17.7 and 42.1 (Tent on source statistics), 43.5 are those of severity 5, and on ImageNet-C
 the mCE of BN (68.9) and of random AutoAugment (66.1) are not the means of their groups (53.6 and
 76.1).
 
@@ -46,7 +46,7 @@ __all__ = [
 # ------------------------------------------------------------------ robustness: errors
 
 SEVERITY_5 = (17.7, 42.1, 43.5)
-"""Numbers that the paper prints among means over severities, and that seem not to be ones."""
+"""Numbers that the paper prints among means over severities, but that seem to be of severity 5."""
 
 # Mean over severities, corruption by corruption, in canonical order.
 _METHODS = ("source", "tent", "t3a", "bn", "gprebn")
@@ -269,7 +269,7 @@ _OTHERS: dict[tuple[str, str, str], float] = {
     ("leave-one-out", "PACS", "erm"): 83.0,
     ("oracle", "PACS", "erm"): 86.7,
 }
-"""With the other selectors, where we know it."""
+"""With the other selectors, where known."""
 
 
 def published(selector: str, data: str, algorithm: str) -> float | None:
@@ -310,12 +310,12 @@ class BesidePaper(NamedTuple):
 def beside_paper(rows: Sequence[Row], data_sets: Sequence[str] = ("cifar-10",)) -> BesidePaper:
     """Decide for rows of one table.
 
-    The paper's means are over 15 corruptions at 5 severities. Of the same data set and over all 15
-    corruptions, means over fewer severities may stand beside them, if that is said.
+    The paper's means are over 15 corruptions at 5 severities. Means over fewer severities of the
+    same data set and all 15 corruptions may be shown beside them, with a note.
 
     Args:
-        rows: All that the table's means are taken of.
-        data_sets: Those of which the paper has this table.
+        rows: All rows in the table's means.
+        data_sets: Data sets for which the paper has this table.
     """
     severities = sorted({row.severity for row in rows} - {0})
     met = {(row.shift, row.severity) for row in rows if row.severity}
@@ -333,7 +333,7 @@ def beside_paper(rows: Sequence[Row], data_sets: Sequence[str] = ("cifar-10",)) 
 
 
 def severity_5_note(printed: Iterable[float | None]) -> str:
-    """Which of the paper's numbers are not means over severities, though they stand among such."""
+    """A note on the paper's numbers that are not means over severities."""
     found = [f"{value:g}" for value in SEVERITY_5 if value in {*printed}]
     if not found:
         return ""

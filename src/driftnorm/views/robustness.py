@@ -49,7 +49,7 @@ def detailed_table(rows: Sequence[Row]) -> Table:
     check_same(rows)
     methods, shifts = methods_of(rows), shifts_of(rows)
     lacking = {shift for shift, _ in lacking_of_all(rows)}
-    # The paper's are means over all severities: beside other means they would mislead.
+    # The paper's are means over all severities: beside other means they would be misleading.
     paper = {k: v for k, v in DETAILED.get(data_set(rows), {}).items() if k[0] not in lacking}
     lines: list[tuple[str | float | None, ...]] = [
         (shift, *(mean_error(rows, m, shift) for m in methods)) for shift in shifts
@@ -146,7 +146,7 @@ def severity_table(rows: Sequence[Row]) -> Table:
 
 
 class View(NamedTuple):
-    """A table that has a name, and the methods it is about."""
+    """A named table, and the methods it is about."""
 
     make: Callable[[Sequence[Row]], Table]
     methods: tuple[str, ...]

@@ -43,19 +43,19 @@ def met(row: Row) -> Met:
 
 
 def stream_name(row: Row) -> str:
-    """The stream as people write it, with its domain if it has only one."""
+    """The stream as written on the command line, with its domain if it has only one."""
     stream = row.cell.stream
     alone = f" {stream.label}" if len(stream.shifts) < 2 else ""
     return f"{stream.ordered}{alone}"
 
 
 def answered(row: Row) -> Bools:
-    """Which positions were right."""
+    """Which predictions along the stream were right."""
     return unpack_bits(row.metrics["correct"], row.metrics["count"])
 
 
 def check_streams_of(rows: Sequence[Row]) -> Sequence[Row]:
-    """Refuse rows that are not of `driftnorm bench streams`, or none at all."""
+    """Refuse an empty list, and rows that are not of `driftnorm bench streams`."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     others = sorted({row.cell.study for row in rows if "segments" not in row.metrics})
@@ -81,7 +81,7 @@ def sources_of(rows: Sequence[Row]) -> dict[Met, Row]:
 
 
 def harm_against_source(row: Row, source: Row) -> Harm:
-    """How often, and how much at worst, a row is below the source's on the same positions."""
+    """How often, and by how much at worst, a row is below the source's on the same positions."""
     return harm_of(answered(row), answered(source), window_of_rows([row, source]))
 
 
@@ -113,7 +113,7 @@ def stream_table(rows: Sequence[Row]) -> Table:
         f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of {window} images, "
         "against the source's on the same positions; worst window in points. Intervals: paired "
         "bootstrap over positions, which takes them for independent. Order index "
-        f"{_order_indices(rows)}. Passes: forward + backward for each batch."
+        f"{_order_indices(rows)}. Passes: forward + backward per batch."
     )
     return Table("Streams that change", columns, tuple(lines), note)
 

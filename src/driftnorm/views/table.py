@@ -1,4 +1,4 @@
-"""Tables as data, and the forms in which people want to read them."""
+"""Tables as data, and their output formats."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Table:
         title: What the table shows.
         columns: The headings; the first column names the row.
         rows: Cells are text or numbers; ``None`` prints as a dash.
-        note: The protocol, and whatever else must stand beside the numbers.
-        best_by: Whether the best number is that of a column, or of a row among its columns with the
+        note: The protocol, and whatever else must be shown with the numbers.
+        best_by: Whether the best number is marked per column, or per row among the columns with the
             same ``best``.
     """
 
@@ -50,7 +50,7 @@ class Table:
                 )
 
     def without_empty(self, *titles: str) -> Table:
-        """Without those columns of these titles, or of any if none are given, that hold nothing."""
+        """Without empty columns: those of these titles, or all if none are given."""
         kept = [
             place
             for place, column in enumerate(self.columns)
@@ -64,7 +64,7 @@ class Table:
         )
 
     def text(self, row: int, column: int) -> str:
-        """A cell as people read it."""
+        """A cell as printed."""
         value = self.rows[row][column]
         if value is None:
             return "-"
@@ -100,7 +100,7 @@ class Table:
         )
         for index, column in enumerate(self.columns):
             justify = column.align if index else "left"
-            # Too narrow a terminal breaks cells into lines; it never cuts numbers off.
+            # A narrow terminal wraps cells; it never cuts numbers off.
             table.add_column(escape(column.title), justify=justify, overflow="fold")
         for row in range(len(self.rows)):
             table.add_row(

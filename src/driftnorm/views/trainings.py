@@ -63,7 +63,7 @@ class FinishedRun:
         folder: Of the run.
         identity: Its settings; see `DomainTraining`.
         history: Its evaluations; of SWAD, that of the average alone.
-        note: What must be said of the data beside a result.
+        note: What must be said about the data beside a result.
     """
 
     folder: Path
@@ -73,7 +73,7 @@ class FinishedRun:
 
     @property
     def trainer(self) -> Trainer:
-        """The algorithm, with SWAD around it and fixed features, if so."""
+        """The algorithm, with SWAD or fixed features if used."""
         identity = self.identity
         return Trainer(identity["algorithm"], identity["swad"], identity.get("features", "trained"))
 
@@ -106,7 +106,7 @@ class FinishedRun:
         return max((value for value in found if not math.isnan(value)), default=-math.inf)
 
     def needs(self, domain: str) -> None:
-        """Complain if a domain's larger split was not evaluated."""
+        """Raise if a domain's larger split was not evaluated."""
         if any(f"{domain} in" not in record for record in self.history):
             raise ValueError(
                 f"{self.folder} has no accuracy on the larger split of {domain}: train it with "
@@ -128,10 +128,10 @@ def load_runs(folders: Iterable[Path]) -> list[FinishedRun]:
 
 
 def selected_networks(folder: Path) -> list[Path]:
-    """Of the finished trainings below a folder, the networks that a benchmark is about.
+    """The networks to benchmark among the finished trainings below a folder.
 
     For every algorithm, target and trial, that of the run with the best validation on the training
-    domains. Runs that left out two domains are there to select others by, and are left aside.
+    domains. Runs that left out two domains only serve selection, and are ignored.
     """
     best: dict[tuple[Trainer, frozenset[str], int], FinishedRun] = {}
     runs = load_runs([folder])
@@ -153,15 +153,15 @@ def _read(path: Path) -> FinishedRun:
 def finished_run(path: Path, kept: Mapping[str, Any]) -> FinishedRun:
     """What a `history.json` of this path holds."""
     if "identity" not in kept or "test_domains" not in kept["identity"]:
-        raise ValueError(f"{path} is no history of `driftnorm train domains`.")
+        raise ValueError(f"{path} is not a history of `driftnorm train domains`.")
     identity, history = kept["identity"], kept["history"]
     if identity["swad"]:
         if "averaged" not in kept:
             raise ValueError(
-                f"{path} does not tell how SWAD's average did, since an older driftnorm wrote it; "
-                "remove the folder and train it again."
+                f"{path} does not have the accuracy of SWAD's average (written by an older "
+                "driftnorm); remove the folder and train it again."
             )
-        # It belongs to no step; the planned one lets runs that ended early meet.
+        # It belongs to no step; with the planned one, runs that ended early compare.
         history = [{**kept["averaged"], "step": identity["steps"]}]
     return FinishedRun(path.parent, identity, history, kept.get("note", ""))
 
@@ -226,8 +226,8 @@ def _choices(runs: Sequence[FinishedRun], target: str, selector: Selector) -> li
 def _left_out(runs: Sequence[FinishedRun], run: FinishedRun, target: str) -> dict[str, History]:
     """For each other domain, what the run that leaves out it and the target evaluated.
 
-    Runs belong together if their hyper-parameters are equal; a run that is not there is empty,
-    and then nothing is chosen.
+    Runs belong together if their hyper-parameters are equal; a missing run is empty, and then
+    nothing is chosen.
     """
     found: dict[str, History] = {}
     for domain in (name for name in run.domains if name != target):
@@ -280,11 +280,11 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
     return (
         f"Accuracy in % on the target's 80 % split, chosen by {_CHOSEN_BY[selector]}. "
         f"{common['data']}, {side}, {common['backbone']}{weights}, batch norm "
-        f"{common['batch_norm']}, {common['steps']:,} steps in {half}, {_span(batches)} images a "
-        f"domain and step, evaluated every {_span(every)} steps{most}; trials {trials}, +/- "
-        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried a target "
-        f"and trial. {_MISSING}: not finished. Published: the mean over all targets of the set, "
-        "5,001 steps, 20 settings, 3 trials."
+        f"{common['batch_norm']}, {common['steps']:,} steps in {half}, {_span(batches)} images "
+        f"per domain and step, evaluated every {_span(every)} steps{most}; trials {trials}, +/- "
+        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried per "
+        f"target and trial. {_MISSING}: not finished. Published: the mean over all targets of the "
+        "set, 5,001 steps, 20 settings, 3 trials."
         + "".join(f" {note}" for note in sorted({run.note for run in runs} - {""}))
     )
 
@@ -299,7 +299,7 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 class RunView(NamedTuple):
-    """A table of finished trainings that has a name."""
+    """A named table of finished trainings."""
 
     make: Callable[[Sequence[FinishedRun]], Table]
     help: str

@@ -1,4 +1,4 @@
-"""The studies: each describes its cells, and how one of them becomes a row."""
+"""The studies: each describes its cells, and how to measure one."""
 
 from __future__ import annotations
 

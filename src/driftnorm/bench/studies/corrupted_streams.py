@@ -30,16 +30,16 @@ __all__ = ["Images", "Streams", "open_streams", "stored_corruptions"]
 Images: TypeAlias = ImageSet | PictureSet
 
 _PICTURES = "overlays"
-_CHUNK = 512  # images corrupted between two looks at whether to stop: a moment's work
+_CHUNK = 512  # images corrupted between two checks for a stop request
 _KNOWN = {"cifar-10": CIFAR10_CLASSES, "cifar-100": CIFAR100_CLASSES, "imagenet": None}
 
 
 class Streams(Interface):
-    """Corrupted images on request; severity 0 are the clean ones."""
+    """Corrupted images on request; severity 0 means the clean ones."""
 
     @property
     def data_id(self) -> DataId:
-        """Which data these are; ours are not the released pixels."""
+        """Which data these are; generated ones differ from the released pixels."""
         ...
 
     def variant(self, corruption: str) -> str:
@@ -51,7 +51,7 @@ class Streams(Interface):
         ...
 
     def example(self, corruption: str, severity: int) -> Images:
-        """Images of the number and the kind that a stream has, at little cost."""
+        """Images in the number and format of a stream, made cheaply."""
         ...
 
     def images(
@@ -66,7 +66,7 @@ class Streams(Interface):
 
 @dataclass(frozen=True)
 class OnTheFly:
-    """Clean images, corrupted when they are asked for."""
+    """Clean images, corrupted on demand."""
 
     data: str
     limit: int | None
@@ -78,7 +78,7 @@ class OnTheFly:
         images = load_clean(self.data)
         if self.classes is not None:
             if not isinstance(images, PictureSet):
-                raise ValueError(f"`classes` are folders of pictures, but {self.data} holds none.")
+                raise ValueError(f"`classes` is for folders of images, but {self.data} has none.")
             images = images.renumbered(self.classes)
         if self.limit is not None and isinstance(images, PictureSet):
             # Pictures are sorted by class: the first ones would all be of one.
@@ -91,7 +91,7 @@ class OnTheFly:
         return DataId(_honest_name(self._clean.name, self._clean), "generated")
 
     def variant(self, corruption: str) -> str:
-        """Of frost, its stand-in; no pictures for frost are an error."""
+        """For frost, whether it is the stand-in; missing overlays are an error."""
         return _variant(corruption, frost_source(self.frost) if corruption == "frost" else None)
 
     def holds(self, corruption: str, severity: int) -> bool:
@@ -137,7 +137,7 @@ class ReleasedArrays:
         return _folder_data(self.data, self.images(*first, 0))
 
     def variant(self, corruption: str) -> str:
-        """Of frost, its stand-in, as the folder says."""
+        """For frost, whether it is the stand-in, as recorded in the folder."""
         made = read_provenance(Path(self.data))
         return _variant(corruption, None if made is None else made.frost)
 
@@ -173,7 +173,7 @@ class ReleasedPictures:
         return found if self.subset is None else replace(found, subset=Path(self.subset).stem)
 
     def variant(self, corruption: str) -> str:
-        """Of frost, its stand-in, as the folder says."""
+        """For frost, whether it is the stand-in, as recorded in the folder."""
         made = read_provenance(Path(self.data))
         return _variant(corruption, None if made is None else made.frost)
 
@@ -207,7 +207,7 @@ def open_streams(
     subset: str | None = None,
     classes: Sequence[str] | None = None,
 ) -> Streams:
-    """Tell from the files which kind of data a path holds.
+    """Detect which kind of data a path holds.
 
     Args:
         data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures), a folder
@@ -220,12 +220,12 @@ def open_streams(
     folder, names = Path(data), None if classes is None else tuple(classes)
     if (folder / "labels.npy").exists():
         if names is not None:
-            raise ValueError(f"`classes` are folders of pictures, but {data} holds arrays.")
+            raise ValueError(f"`classes` is for folders of images, but {data} holds arrays.")
         return ReleasedArrays(data, limit)
     if folder.is_dir() and any(_holds_corruption(place) for place in (folder, *_folders(folder))):
         return ReleasedPictures(data, limit, subset, names)
     if subset is not None:
-        raise ValueError(f"`subset` is a list of ImageNet-C's pictures, but {data} is none.")
+        raise ValueError(f"`subset` lists ImageNet-C's images, but {data} is not ImageNet-C.")
     return OnTheFly(data, limit, frost, names)
 
 
@@ -250,7 +250,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _folder_data(data: str, images: Images) -> DataId:
-    """What a folder of corrupted images holds: generated ones, if `driftnorm corrupt` made it."""
+    """The data of a folder of corrupted images: generated, if `driftnorm corrupt` made it."""
     made = read_provenance(Path(data))
     if made is None:  # images are named as their data set: cifar-10-c/fog/5
         return DataId(images.name.split("/")[0].removesuffix("-c"), "released")
@@ -258,12 +258,12 @@ def _folder_data(data: str, images: Images) -> DataId:
 
 
 def _variant(corruption: str, frost: str | None) -> str:
-    """Frost without its own pictures is something else, and no row of one replaces the other."""
+    """Frost without its overlays is another corruption: rows of the two must not mix."""
     return frost if corruption == "frost" and frost not in (None, _PICTURES) else ""
 
 
 def _honest_name(name: str, images: Images) -> str:
-    """The data's name, if it does not promise a data set that others have numbers for."""
+    """The data's name, unless it would be mistaken for a published data set."""
     if isinstance(images, PictureSet) and is_imagenet(images.classes):
         return "imagenet"
     genuine = isinstance(images, ImageSet) and _KNOWN.get(name) == images.classes

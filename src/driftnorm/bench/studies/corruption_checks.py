@@ -1,4 +1,4 @@
-"""What is wrong with a study, found before anything runs."""
+"""Checks of a study before anything runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_class_count", "check_corruptions", "check_there", "check_whole
 
 
 def check_corruptions(names: Sequence[str]) -> None:
-    """Refuse names that no corruption has."""
+    """Refuse unknown names."""
     if not names:
         raise ValueError("`corruptions` must name at least one.")
     for name in names:
@@ -43,12 +43,12 @@ def check_whole(name: str, numbers: Sequence[int], lowest: int, highest: int | N
 def check_there(
     streams: Streams, data: str, corruptions: Sequence[str], severities: Sequence[int]
 ) -> None:
-    """Refuse to begin with data that lack streams of the study."""
+    """Refuse data that lack streams of the study."""
     if all(streams.holds(c, s) for c in corruptions for s in severities):
         return
     if 0 in severities and not streams.holds(corruptions[0], 0):
         raise DataError(
-            f"{data} holds corrupted images only: severity 0, the clean images, is not there. "
+            f"{data} holds corrupted images only: severity 0, the clean images, is missing. "
             "Leave 0 out of `--severities`, or name the clean data as `--data`."
         )
     lacking = [(c, s) for c in corruptions for s in severities if not streams.holds(c, s)]
@@ -58,16 +58,16 @@ def check_there(
     raise DataError(
         f"{data} lacks {len(lacking)} of the {len(corruptions) * len(severities)} streams, such as "
         f"{corruption} at severity {severity}. It holds {', '.join(names)} at severities "
-        f"{' '.join(map(str, sorted(there)))}: say so with `--corruptions` and `--severities`, or "
-        "generate the rest with `driftnorm corrupt`."
+        f"{' '.join(map(str, sorted(there)))}: select these by `--corruptions` and `--severities`, "
+        "or generate the rest with `driftnorm corrupt`."
     )
 
 
 def check_class_count(model: str, outputs: int | None, data: str, classes: Sequence[str]) -> None:
-    """Refuse a network for another number of classes; None outputs cannot be judged."""
+    """Refuse a network for another number of classes; unknown outputs (None) pass."""
     if outputs is not None and outputs != len(classes):
         raise ValueError(
             f"`model` {model} has {outputs} outputs, but {data} has {len(classes)} classes: give "
-            "a network that was trained on these classes, or for folders of pictures `--classes` "
-            "FILE, which names the class folder of every output, one a line."
+            "a network that was trained on these classes, or for folders of images `--classes` "
+            "FILE, which names the class folder of every output, one per line."
         )

@@ -51,7 +51,7 @@ class CorruptionStudy(Study):
         data: Clean images (a folder of CIFAR's files, an ``.npz``, a folder of pictures),
             corrupted on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
         model: As `driftnorm.models.open_model` takes it.
-        weights: Its weights, if the name alone does not bring them.
+        weights: Its weights, if the name does not include them.
         methods: Each with its options.
         corruptions: Which of them, in this order.
         severities: 1 to 5; 0 is the clean data.
@@ -59,11 +59,11 @@ class CorruptionStudy(Study):
         batch_size: Images per batch.
         seeds: Seed 0 streams arrays as they are stored; another one shuffles them, and draws
             other noise. Pictures in class folders are always shuffled.
-        optimising: For methods that take gradient steps and do not say otherwise; see `presets`.
+        optimising: For methods that take gradient steps and do not set their own; see `presets`.
         frost: Where frost's overlay pictures are.
         subset: A list of ImageNet-C's pictures to take.
         classes: Of pictures: the folder names of all classes, in the order of the outputs.
-        pretrained: Take the weights that timm or torchvision publish for the model; without it
+        pretrained: Use the weights that timm or torchvision publish for the model; without it
             nothing is downloaded.
         mean: Of the network's input, per channel of images in [0, 1]; None where it is known.
         std: Its deviation, likewise.
@@ -109,7 +109,7 @@ class CorruptionStudy(Study):
 
         Raises:
             ValueError: The data lack some of the streams, or the network is not for them.
-            FileNotFoundError: Data, or the pictures of frost, are not there.
+            FileNotFoundError: The data, or frost's overlay images, are missing.
         """
         streams = self._streams
         data = streams.data_id

@@ -1,4 +1,4 @@
-"""A small honest experiment: several seeds, every method at its defaults, nothing tuned.
+"""A small experiment: several seeds, every method at its defaults, nothing tuned.
 
 For each seed the digits are split in halves; a small network is trained on the clean first half;
 the second half is shifted and streamed, unlabelled, to every method, which starts from the same
@@ -60,7 +60,7 @@ def digit_network() -> nn.Module:
 
 
 def normalized(images: Tensor) -> Tensor:
-    """What the network takes."""
+    """The network's input."""
     return (images - _MEAN) / _STD
 
 
@@ -89,7 +89,7 @@ COMPARED = (
     *("source", "bn", "bn-prior", "alpha-bn", "tent", "gprebn", "t3a", "rt3a", "pl", "pl-c"),
     *("shot", "shot-im", "gprebn+rt3a", "steady"),
 )
-"""The paper's comparison and the default: evidence is asked for these only."""
+"""The paper's comparison and the default; the demo's committed rows cover only these."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class DigitStudy(Study):
     """What the demo measures.
 
     Attributes:
-        folder: Where the trained networks are kept.
-        seeds: How many times everything is repeated, with another split and another training.
+        folder: Where the trained networks are stored.
+        seeds: How often everything is repeated, each time with another split and training.
         batch_size: Images per batch.
         names: The methods.
     """
@@ -163,26 +163,26 @@ class DigitStudy(Study):
 
 
 def train_into(file: Path, seed: int) -> None:
-    """Train the network of a seed and keep its weights."""
+    """Train the network of a seed and save its weights."""
     file.parent.mkdir(parents=True, exist_ok=True)
     weights = save(train(split_digits(seed)[0], seed).state_dict())
     write_atomically(file, weights)
 
 
 def network_file(folder: Path, seed: int) -> Path:
-    """Where the network of a seed is kept."""
+    """File of a seed's network."""
     return folder / f"network-{seed}.safetensors"
 
 
 def load_network(file: Path) -> nn.Module:
-    """What `train_into` kept."""
+    """What `train_into` saved."""
     network = digit_network()
     network.load_state_dict(load_file(file))
     return network.eval()
 
 
 def trainings(folder: Path, seeds: Sequence[int]) -> list[Task]:
-    """The networks of these seeds that are not there yet."""
+    """The missing networks of these seeds."""
     return [
         Preparation(f"training, seed {seed}", train_into, (network_file(folder, seed), seed))
         for seed in seeds
@@ -191,7 +191,7 @@ def trainings(folder: Path, seeds: Sequence[int]) -> list[Task]:
 
 
 def shifted(test: Digits, shifts: Sequence[Shift], seed: int) -> Tensor:
-    """The images with these shifts, one on top of the other; one of severity 0 changes nothing."""
+    """The images with these shifts applied in turn; severity 0 changes nothing."""
     strongest = max((shift.severity for shift in shifts), default=0)
     generator = torch.Generator().manual_seed(1000 * seed + strongest)
     images = test.images

@@ -1,7 +1,7 @@
-"""Which hyper-parameters of the test-time methods are tried, and chosen on source validation.
+"""The hyper-parameters of test-time methods that are tried, to be selected on source validation.
 
 T3A's grids: rho (multiple of the trained learning rate) x delta (steps), M supports; the paper adds
-theta, of which it prints no values, and alpha-BN's alpha. ``short`` grids fit small machines.
+theta, whose values it does not print, and alpha-BN's alpha. ``short`` grids fit small machines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VALUES: dict[GridSize, dict[str, tuple[Any, ...]]] = {
 
 
 def settings_of(method: str, size: GridSize = "full") -> tuple[Options, ...]:
-    """Every setting of a method that is tried; those its own word fixes are left alone.
+    """Every setting of a method that is tried; options in its own word stay fixed.
 
     >>> settings_of("t3a", "short")
     ((('supports', 1),), (('supports', 20),), (('supports', 100),), (('supports', -1),))

@@ -1,8 +1,9 @@
 """Test-time methods on trained networks: T3A's protocol, every cell one row.
 
-For every network, method and setting of its hyper-parameters, the adapter meets the held-out split
-of each training domain (validation) and the 80 % split of the target (the result), each from the
-start. `selection` chooses settings by validation. On the target, all of them are measured, or only
+For every network, method and setting of its hyper-parameters, the adapter runs on the held-out
+split of each training domain (validation) and on the 80 % split of the target (the result), each
+time from the
+source. `selection` chooses settings by validation. On the target, all of them are measured, or only
 those that a table will show, which costs a fraction and changes no number.
 """
 
@@ -50,7 +51,7 @@ Targets: TypeAlias = Literal["all", "selected"]
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """What a study must know about a file of `DomainTraining`.
+    """What a study needs to know about a file of `DomainTraining`.
 
     Attributes:
         path: The file.
@@ -59,10 +60,10 @@ class TrainedNetwork:
         test_domains: Names of the others.
         content: Hash of the data set.
         side: Of its images.
-        lr: It was trained with.
-        weight_decay: It was trained with.
-        trial_seed: Of the splits.
-        id: For rows.
+        lr: Learning rate of its training.
+        weight_decay: Weight decay of its training.
+        trial_seed: Seed of the splits.
+        id: Its identity in rows.
     """
 
     path: str
@@ -78,7 +79,7 @@ class TrainedNetwork:
 
     @property
     def label(self) -> str:
-        """For people: algorithm, target, trial, network, weights."""
+        """Algorithm, target, trial, network, weights."""
         return self.id.label
 
     def network(self) -> nn.Module:
@@ -87,7 +88,7 @@ class TrainedNetwork:
 
 
 def read_trained(path: str) -> TrainedNetwork:
-    """What a file that `driftnorm train domains` wrote says of itself."""
+    """The metadata of a file that `driftnorm train domains` wrote."""
     checkpoint = open_checkpoint(path)
     facts = checkpoint.facts
     if "trained_on" not in facts:
@@ -135,8 +136,8 @@ class DomainStudy(Study):
         limit: At most this many images of each stream, the target's too.
         validation_limit: At most this many images of each validation split; targets stay whole.
         cache: Folder of decoded images.
-        targets: Which settings meet the target: all, or those that a table shows; these are known
-            once validation is measured.
+        targets: Which settings are run on the target: all, or those that a table shows; these are
+            known once validation is measured.
         device: Where the networks run.
     """
 
@@ -162,15 +163,15 @@ class DomainStudy(Study):
 
     @cached_property
     def networks(self) -> tuple[TrainedNetwork, ...]:
-        """What the files say of themselves."""
+        """The metadata of the files."""
         return tuple(map(read_trained, self.models))
 
     def cells(self) -> list[Cell]:
-        """Every measurement that may be made, those of one network and stream together."""
+        """Every possible measurement, grouped by network and stream."""
         return [cell for trained in self.networks for cell in self._cells_of(trained)]
 
     def outlook(self, store: RowStore) -> Outlook:
-        """Unless validation has decided what meets the target, at most as much as it may."""
+        """An upper bound until validation has selected what runs on the target."""
         cells = self.cells()
         decided = all(store.has(cell) for cell in filter(_is_validation, cells))
         if self.targets == "all" or decided:
@@ -190,7 +191,7 @@ class DomainStudy(Study):
         yield self.measurements(self._shown(store), store)
 
     def measurements(self, cells: Iterable[Cell], store: RowStore) -> Iterator[Task]:
-        """Every task knows the file of its own network only."""
+        """Every task has only the file of its own network."""
         own: dict[NetworkId, list[Cell]] = defaultdict(list)
         for cell in cells:
             own[cell.network].append(cell)
@@ -200,14 +201,14 @@ class DomainStudy(Study):
             yield from Study.measurements(alone, several, store)
 
     def _shown(self, store: RowStore) -> Iterator[Cell]:
-        """The target's cells that a table shows, given the rows of validation."""
+        """The target's cells that a table shows, given the validation rows."""
         for trained in self.networks:
             cells = self._cells_of(trained)
             rows = [row for cell in filter(_is_validation, cells) if (row := store.get(cell))]
             yield from shown_cells([*filterfalse(_is_validation, cells)], rows)
 
     def _most(self, trained: TrainedNetwork, store: RowStore) -> Iterator[Cell]:
-        """Of the target's cells that are not done, as many as can be shown, the slowest."""
+        """Upper bound: of the target's open cells, as many as can be shown, the slowest ones."""
         known = {str(parse_method(word)): settings_of(word, self.grid) for word in self.methods}
         places: dict[tuple[str, str, int], list[Cell]] = defaultdict(list)
         for cell in filterfalse(_is_validation, self._cells_of(trained)):
@@ -241,7 +242,7 @@ class DomainStudy(Study):
         ]
 
     def arrays(self, trained: TrainedNetwork) -> DomainArrays:
-        """The data in the size that the network takes; checked to be those it was trained on."""
+        """The data at the network's input size; checked to be those it was trained on."""
         arrays = open_arrays(self.data, trained.side, self.cache)
         if arrays.content != trained.content:
             raise ValueError(
@@ -253,7 +254,7 @@ class DomainStudy(Study):
     def positions(
         self, arrays: DomainArrays, trained: TrainedNetwork, domain: str, part: str
     ) -> Integers:
-        """Which images of a domain a stream has."""
+        """Which images of a domain are in a stream."""
         split = arrays.splits(trained.trial_seed)[arrays.index(domain)]
         if part == TARGET:
             return split.inner[: self.limit]

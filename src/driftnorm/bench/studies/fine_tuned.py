@@ -1,7 +1,7 @@
 """The fine-tuned study: for each corruption a network that was fine-tuned on all the others.
 
-Each network and the pre-trained one meet the corruption that was left out, with source and with
-target statistics, without and with Tent.
+Each network and the pre-trained one are tested on the corruption that was left out, with source and
+with target statistics, without and with Tent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FineTunedStudy(Study):
     Attributes:
         tuning: How the networks are made.
         pretrained: What is measured on the pre-trained network; its corruptions are left out in
-            turn, and what else it says holds for the fine-tuned networks too.
+            turn, and its other settings apply to the fine-tuned networks too.
     """
 
     tuning: FineTuning
@@ -49,7 +49,7 @@ class FineTunedStudy(Study):
         yield chain.from_iterable(each.measurements(each.cells(), store) for each in tuned)
 
     def _make_pools(self) -> list[Task]:
-        """The corruptions whose training images are not there yet."""
+        """The corruptions whose training images are missing."""
         left_out = self.pretrained.corruptions
         needed = [c for c in self.tuning.corruptions if left_out != (c,)]
         return [
@@ -69,7 +69,7 @@ class FineTunedStudy(Study):
         return [c for c in self.pretrained.corruptions if self.tuning.file(c).exists()]
 
     def outlook(self, store: RowStore) -> Outlook:
-        """The cells of networks that are not there yet are counted as if they were."""
+        """Counts the cells of missing networks too."""
         missing = [cell for cell in self.cells() if not store.has(cell)]
         for corruption in self.pretrained.corruptions:
             if not self.tuning.file(corruption).exists():
@@ -77,7 +77,7 @@ class FineTunedStudy(Study):
         return Outlook(missing, len(self._make_pools()) + len(self._tune()))
 
     def tuned(self, left_out: str) -> CorruptionStudy:
-        """What is measured on the network that did not see a corruption; needs its file."""
+        """The study of the network that did not see a corruption; needs its file."""
         return replace(
             self.pretrained,
             model=str(self.tuning.file(left_out)),
@@ -98,7 +98,7 @@ class FineTunedStudy(Study):
         return Training(Trainer("fine-tuning"), (left_out,), settings=settings)
 
     def cells(self) -> list[Cell]:
-        """All measurements whose networks are there."""
+        """All measurements whose networks exist."""
         cells = self.pretrained.cells()
         for corruption in self._tuned_corruptions():
             cells += self.tuned(corruption).cells()

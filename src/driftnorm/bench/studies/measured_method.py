@@ -1,4 +1,4 @@
-"""Between a method as a user writes it and as a cell holds it."""
+"""Conversion between a method as users write it and as cells store it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["method_id", "spec_of"]
 
 
 def method_id(spec: MethodSpec, settings: Options = ()) -> MethodId:
-    """What a cell holds of a method with a study's settings, where its own word has none."""
+    """A method as a cell stores it, with a study's settings where its own word has none."""
     own, recipe = dict(spec.options), spec.recipe()
     chosen = {name: value for name, value in settings if name not in own}
     if recipe.needs_backward and "steps" not in own and recipe.steps != 1:
@@ -19,5 +19,5 @@ def method_id(spec: MethodSpec, settings: Options = ()) -> MethodId:
 
 
 def spec_of(method: MethodId) -> MethodSpec:
-    """The method of a cell with all that was set, ready to be built."""
+    """The method of a cell with all its options, ready to be built."""
     return MethodSpec(method.name, method.options).with_defaults(method.settings)

@@ -1,4 +1,4 @@
-"""The network of a study: opened once, and as a cell holds it."""
+"""The network of a study: opened once, and as a cell stores it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MeasuredNetwork(Description):
 
     Attributes:
         model: A file or a name.
-        weights: Its weights, if the name alone does not bring them.
-        pretrained: Take the weights that timm or torchvision publish for the model; without it
+        weights: Its weights, if the name does not include them.
+        pretrained: Use the weights that timm or torchvision publish for the model; without it
             nothing is downloaded.
         mean: Of the network's input, per channel of images in [0, 1]; None where it is known.
         std: Its deviation, likewise.
@@ -43,7 +43,7 @@ class MeasuredNetwork(Description):
 
     @cached_property
     def opened(self) -> Model:
-        """The network, which must be able to take such images."""
+        """The network, checked to take such images."""
         with torch.random.fork_rng(enabled=":" not in self.model):
             if ":" not in self.model:  # a built-in network without weights: alike in every process
                 torch.manual_seed(0)
@@ -59,7 +59,7 @@ class MeasuredNetwork(Description):
 
     @property
     def id(self) -> NetworkId:
-        """What a cell holds of it."""
+        """Its identity in cells."""
         training, recipe = self.training, _recipe_of(self.opened)
         if training is None and recipe is not None:
             training = Training(Trainer(recipe))
@@ -69,11 +69,11 @@ class MeasuredNetwork(Description):
         return NetworkId(name, self.opened.digest[:8], training)
 
     def network(self, known: NetworkId) -> nn.Module:
-        """The network of a cell; refuses one whose weights are not those."""
+        """The network of a cell; raises if its weights differ."""
         digest = self.opened.digest[:8]
         if known.digest != digest:
             raise ValueError(
-                f"the network's weights are others in every process ({known.label}, now "
+                f"the network's weights differ between processes ({known.label}, now "
                 f"@{digest}): seed the function that builds it, or give weights."
             )
         return self.opened.network

@@ -1,4 +1,4 @@
-"""Named settings: what the papers ran, so that nobody has to remember it.
+"""Named settings of the papers.
 
 Sources: Tent's released CIFAR example, Tent's paper for ImageNet (its code was never released), and
 this paper, which follows Tent on each data set and averages over all five severities.
@@ -20,13 +20,13 @@ _ALL = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Preset:
-    """A setting of the field.
+    """The settings of a paper or its code.
 
     Attributes:
         summary: Whose it is.
         severities: Which severities are averaged.
-        batch_size: Images a batch.
-        optimising: For methods that take gradient steps and do not say otherwise.
+        batch_size: Images per batch.
+        optimising: For methods that take gradient steps and do not set their own.
     """
 
     summary: str

@@ -39,8 +39,8 @@ _FITTED = 64  # images per batch that a method sees before the stream
 class StreamStudy(Study):
     """What is measured on which streams.
 
-    An adapter is never reset within a stream. A steady stream has one domain: of several, each
-    makes a stream of its own, and the adapter starts anew.
+    An adapter is never reset within a stream. A steady stream has one domain: several domains make
+    several streams, and the adapter starts again for each.
 
     Attributes:
         data: Images in domains, and the networks.
@@ -176,7 +176,7 @@ class StreamStudy(Study):
     def _shown(
         self, positions: Positions, seed: int, scratch: Path
     ) -> tuple[NDArray[Any], Integers]:
-        """Each image that comes under a domain, once, and which of them comes when."""
+        """Each pair of image and domain once, and which of them comes when."""
         place = np.empty(len(positions), dtype=np.int64)
         wanted, total = [], 0
         for index in range(len(positions.domains)):
@@ -216,7 +216,7 @@ def segments_of(positions: Positions) -> list[list[Any]]:
 def _further(
     positions: Positions, window: int, adapter: Adapter, correct: Bools, confidence: Floats
 ) -> Mapping[str, object]:
-    """How it went over time, what came when, and what it cost."""
+    """Metrics over time, what came when, and what it cost."""
     score = stream_score(
         correct,
         confidence,

@@ -1,4 +1,4 @@
-"""HTML and SVG built so that text is always escaped: only `Markup` is taken as it is."""
+"""HTML and SVG builders that always escape text: only `Markup` is kept as it is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def escape(text: str) -> Markup:
     >>> escape('<a b="c">')
     '&lt;a b=&quot;c&quot;&gt;'
     """
-    # File names may hold halves of surrogate pairs, which no file can be written with.
+    # File names may contain lone surrogates, which cannot be encoded.
     sound = text.encode("utf-8", "backslashreplace").decode()
     return Markup(html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", sound)))
 
@@ -65,7 +65,7 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
 
 
 def breakable(text: str) -> Markup:
-    """Text whose lines may break where its words are put together.
+    """Text whose lines may break within compound words.
 
     >>> breakable("gaussian_noise")
     'gaussian_<wbr>noise'
@@ -75,7 +75,7 @@ def breakable(text: str) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Text with what stands between backticks as code.
+    """Text with words in backticks as code.
 
     >>> prose("see `driftnorm table`")
     'see <code>driftnorm table</code>'

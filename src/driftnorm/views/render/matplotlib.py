@@ -13,7 +13,7 @@ from driftnorm.views.palette import QUIET, colours_of
 
 __all__ = ["FORMS", "draw"]
 
-# Of each form, the metadata that would make two files of one figure differ.
+# For each format, the metadata that would make two files of one figure differ.
 FORMS: dict[str, dict[str, None]] = {
     ".png": {},
     ".svg": {"Date": None},
@@ -29,7 +29,7 @@ _LETTERS_AN_INCH = 17  # of the note
 
 
 def draw(figure: Figure, path: str | Path) -> None:
-    """Draw a figure into a file; the form follows from the ending, .png, .svg or .pdf."""
+    """Draw a figure into a file; the extension, .png, .svg or .pdf, decides the format."""
     path = Path(path)
     if path.suffix not in FORMS:
         raise ValueError(f"`path` must end in {', '.join(FORMS)}, got {path}.")
@@ -45,7 +45,7 @@ def draw(figure: Figure, path: str | Path) -> None:
     panels = figure.panels
     several = len(panels) > 1
     with pyplot.rc_context(_STYLE):
-        # Lines stand side by side, bars with their many marks below each other.
+        # Panels of lines go side by side, wide panels of bars below each other.
         width = max(7.0, 0.75 * len(figure.ticks)) if figure.bars else 7.0
         shape = (len(panels), 1) if figure.bars else (1, len(panels))
         if several:
@@ -76,7 +76,7 @@ def draw(figure: Figure, path: str | Path) -> None:
 
 
 def _legend(canvas: Any, every: Any) -> None:
-    """Each name once, whatever panels it is in."""
+    """One entry per name, even if it is in several panels."""
     known: dict[str, Any] = {}
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

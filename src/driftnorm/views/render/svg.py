@@ -1,7 +1,8 @@
 """Drawing figures as inline SVG for a page: pure functions from numbers to markup, no library.
 
-Every mark carries its value as a ``title``, which browsers show on hover and read aloud; the page's
-script turns it into a label that the arrow keys reach as well. A page has room for many small
+Every mark carries its value as a ``title``, which browsers show on hover and screen readers read;
+the page's script turns it into a label that the arrow keys reach
+too. A page has room for many small
 charts: groups of bars become a chart per mark, reliability a chart per method.
 """
 
@@ -22,7 +23,7 @@ _UPRIGHT = 24  # letters
 
 
 class Frame(NamedTuple):
-    """Where numbers fall in a picture."""
+    """Maps numbers to positions in a picture."""
 
     left: float
     top: float
@@ -67,7 +68,7 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Text of at most this many characters, its middle left out."""
+    """Text of at most this many characters, shortened in the middle."""
     if len(text) <= limit:
         return text
     kept = limit - 1
@@ -153,7 +154,7 @@ def _bar_chart(
 def _lines(
     figure: Figure, title: str, several: Sequence[Series], slots: Mapping[str, int]
 ) -> Markup:
-    """Lines with markers; the figure's ticks where round numbers would not do."""
+    """Lines with markers; the figure's own ticks if it has any."""
     points = {
         series.method: [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y)]
         for series in several
@@ -242,7 +243,7 @@ def _grid(
 
 
 def heat_chart(heat: HeatMap) -> Markup:
-    """Lines of cells: few columns with their numbers beside them, many with numbers on hover."""
+    """Rows of cells: with few columns, numbers beside them; with many, numbers on hover."""
     width, left, step, top = 380, 150, 17, 22
     columns = heat.columns
     cell = (width - left) / max(len(columns), 1)
@@ -279,7 +280,7 @@ def heat_chart(heat: HeatMap) -> Markup:
 
 
 def _layer_labels(names: Sequence[str]) -> list[str]:
-    """Dotted names without the parts that all of them begin with, short enough to stand there.
+    """Dotted names without their common prefix, shortened to fit.
 
     >>> _layer_labels(["network.layer1.0.bn1", "network.bn1"])
     ['layer1.0.bn1', 'bn1']
@@ -299,8 +300,8 @@ def _column_names(
 ) -> tuple[list[Markup], int]:
     """The names below their columns, and the room they take.
 
-    Few are written beside each other, on two lines in turn if need be; many stand upright, and of
-    more than there is room for, every second or third one does.
+    Few are written side by side, alternating between two lines if needed; many are rotated, and if
+    there is not enough room, only every second or third is shown.
     """
     longest = max(map(len, columns), default=0)
     lines = math.ceil(_LETTER * (longest + 1) / cell)
@@ -325,7 +326,7 @@ def _column_names(
 
 
 def _picture(title: str, width: int, height: int, content: Markup) -> Markup:
-    """A picture of that size under its title, which the arrow keys walk through."""
+    """A picture of this size with a title; the arrow keys walk through its values."""
     picture = tag(
         "svg",
         content,

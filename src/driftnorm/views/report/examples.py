@@ -1,4 +1,4 @@
-"""Images that the source and an adapted network answer differently."""
+"""Images for which source and adapted network predict different classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST = 12
 
 
 class Example(NamedTuple):
-    """An image, who answered what, and the true class where it is known."""
+    """An image, both predictions, and the true class if known."""
 
     name: str
     image: str
@@ -32,7 +32,7 @@ class Example(NamedTuple):
 
 
 def example_figures(examples: Iterable[Example]) -> list[Markup]:
-    """A small picture with its answers each."""
+    """Each example as a small picture with its predictions."""
     return [tag("figure", _picture(each), _caption(each), class_="example") for each in examples]
 
 
@@ -72,7 +72,7 @@ def _changes(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> lis
             given = {source.method: before, adapted.method: after}
             right = (answer == shown.labels[at] for answer in (before, after))
             found.append(_Change(_example(source, shown, at, given), *right))
-    random.Random(0).shuffle(found)  # the first ones were met before much was adapted
+    random.Random(0).shuffle(found)  # the first ones came before much was adapted
     return found
 
 
@@ -92,7 +92,7 @@ def _remark(seen: int, changes: Sequence[_Change], best: str, reference: str) ->
 
 
 def _shown(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> Exhibits | None:
-    """The images that both rows have answers to, if they were kept."""
+    """The images for which both rows have predictions, if stored."""
     found = exhibits.get(source.metrics.get("exhibits", ""))
     if found is None or source.metrics["exhibits"] != adapted.metrics.get("exhibits"):
         return None
@@ -112,7 +112,7 @@ def _example(row: Row, shown: Exhibits, at: int, answers: Mapping[str, int]) -> 
 
 
 def _picture(example: Example) -> Markup:
-    """A picture that is no picture, or one on the network, is not shown."""
+    """Only embedded images are shown: no other data, nothing from the internet."""
     if not _PICTURE.fullmatch(example.image):
         return tag("p", "no picture", class_="note")
     return tag("img", src=example.image, alt=f"Image {example.name}")

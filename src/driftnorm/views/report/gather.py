@@ -1,4 +1,4 @@
-"""What a report is made of: rows, failures and runs, from wherever the user points.
+"""What a report is made of: rows, failures and runs from the given paths.
 
 The record of a run on the user's own data is ``run.json`` in its folder, one object. Every key is
 optional; the report shows what is there:
@@ -10,9 +10,9 @@ optional; the report shows what is there:
 * ``notes``: warnings, a list of texts; ``skipped_first``: ``[file, reason]`` of skipped images.
 * ``entropy``, ``online_error``: the mean of each batch along the stream, a list for the adapted
   network or an object of lists such as ``{"source": [...], "adapted": [...]}``, entropies as
-  shares of their maximum; ``batches_a_point``: 1, or of how many batches each number is the mean.
-* ``compared``, ``compared_changed``: images that source and adapted network answered, and those
-  with another class; ``compared_entropy_source``, ``compared_entropy_adapted``, and likewise
+  shares of their maximum; ``batches_a_point``: how many batches each number is the mean of.
+* ``compared``, ``compared_changed``: images that both networks predicted, and those with different
+  classes; ``compared_entropy_source``, ``compared_entropy_adapted``, and likewise
   ``compared_confidence_...`` and ``sample_accuracy_...``: numbers, shown as a table;
   ``sample_gain``: what adapting gained on the labelled ones, with its 95 % interval.
 * ``reliability``: bins ``[count, mean confidence, accuracy]``, a list or an object of lists alike.
@@ -25,7 +25,7 @@ optional; the report shows what is there:
   known: a file, the two predictions,
   and a small PNG, JPEG, GIF or WebP as ``data:`` URI.
 
-Other keys that hold text, numbers or truth values are listed as they are; null counts as absent.
+Other keys with text, numbers or booleans are listed as they are; null counts as absent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All that the given paths hold, each row once, and images of the rows' streams by key."""
+    """Everything in the given paths, each row once, and images of the rows' streams by key."""
 
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...] = ()

@@ -43,7 +43,7 @@ def group_section(
     alone: bool = False,
     exhibits: Mapping[str, Exhibits] | None = None,
 ) -> Markup:
-    """Everything about one comparison; alone on a page, the page's head has title and verdict."""
+    """Everything about one comparison; if alone, the page's header has title and verdict."""
     own = {method: slots[method] for method in group.methods}
     tables = [summary_table(group, measure)]
     if len(group.shifts) > 1:
@@ -76,7 +76,7 @@ def blocks(*figures: Markup | None) -> Markup:
 
 
 def fold(heading: str, content: Markup) -> Markup:
-    """What most readers need not see, a click away."""
+    """Details that most readers do not need, behind a click."""
     return tag("details", tag("summary", heading), content)
 
 
@@ -125,7 +125,7 @@ def mean_by_share(streams: Sequence[Sequence[float]]) -> list[tuple[float, float
 
 
 def _full_batches(row: Row) -> list[float]:
-    """The online error, without a last batch that is less than half a batch."""
+    """The online error, without a last batch of less than half the usual size."""
     errors: list[float] = row.metrics.get("online_error", [])
     size = row.cell.protocol.batch_size
     rest = row.metrics.get("count", 0) % size
@@ -244,7 +244,7 @@ def reliability_grid(
         for count, trust, right in (zip(*own, strict=True),)
     )
     figure = Figure("Reliability", "confidence", "accuracy", series, unit_square=True)
-    note = "On the dashed line, confidence is what it says; below it, the network is too sure."
+    note = "On the dashed line, confidence equals accuracy; below it, the network is overconfident."
     return chart_grid(figure.title, note, charts(figure, slots), "small")
 
 

@@ -1,4 +1,4 @@
-"""Rows that may stand in one comparison, and the numbers of such a group."""
+"""Rows that can be compared, and the numbers of such a group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mean_of(rows: Iterable[Row], metric: str) -> float | None:
 
 
 def shared_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows of those streams that every method met, so that means are over the same images."""
+    """The rows of the streams that every method ran on, so that means are over the same images."""
     met: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for row in rows:
         met[row.method].add(stream_of(row))
@@ -46,7 +46,7 @@ class Group:
         rows: One for each method and stream.
         failures: The cells that failed.
         replaced: How many rows were left out because a later one is of the same method and stream.
-        apart: What tells the group from others of the same data and network, if there are any.
+        apart: What distinguishes the group from others of the same data and network, if any.
     """
 
     rows: tuple[Row, ...]
@@ -68,7 +68,7 @@ class Group:
 
     @cached_property
     def measured(self) -> list[Row]:
-        """The rows that means are taken of: streams that every method met, shifted if any are."""
+        """The rows that means are over: shifted streams that every method ran on."""
         shifted = [row for row in self.rows if row.shift != CLEAN]
         return shared_rows(shifted or self.rows)
 
@@ -79,14 +79,14 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The data and the network, and what else is needed to tell it from other groups."""
+        """The data and the network, and what else distinguishes it from other groups."""
         cell = self.rows[0].cell
         name = self.models[0] if len(self.models) == 1 else cell.network.name
         return ", ".join(filter(None, (cell.stream.data.label, name, self.apart)))
 
     @property
     def order(self) -> tuple[str, str, int, str]:
-        """Where the group comes on a page, whatever the files of its rows are named."""
+        """The group's position on a page, independent of file names."""
         cell = self.rows[0].cell
         return cell.study, self.title, cell.protocol.batch_size, str(self.protocol_lines())
 
@@ -97,7 +97,7 @@ class Group:
 
     @property
     def traits(self) -> dict[str, str]:
-        """What may tell it from groups of the same data and network."""
+        """What may distinguish it from groups of the same data and network."""
         levels = sorted({row.severity for row in self.rows} - {0})
         options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings})
         protocol = self.rows[0].cell.protocol
@@ -120,7 +120,7 @@ class Group:
         return "source" if "source" in self.methods else self.methods[0]
 
     def protocol_lines(self) -> list[str]:
-        """How the numbers were measured; one line a stream length, as target domains differ."""
+        """How the numbers were measured; one line per stream length, as target domains differ."""
         lines = []
         for count in sorted({row.cell.stream.count for row in self.rows}):
             own = (row.cell for row in self.rows if row.cell.stream.count == count)
@@ -128,7 +128,7 @@ class Group:
         return lines
 
     def of(self, method: str, rows: Sequence[Row] | None = None) -> list[Row]:
-        """The method's rows among the given ones, or among those that means are taken of."""
+        """The method's rows among the given ones, or among those that means are over."""
         return [r for r in (self.measured if rows is None else rows) if r.method == method]
 
     def of_shift(self, shift: str) -> list[Row]:
@@ -149,7 +149,7 @@ class Group:
         return paired_change(pairs)
 
     def missing(self) -> dict[str, list[str]]:
-        """Streams that other methods met and this one did not, by method."""
+        """Streams that other methods ran on and this one did not, by method."""
         streams = sorted({stream_of(row) for row in self.rows})
         done = {(row.method, stream_of(row)) for row in self.rows}
         lacking: dict[str, list[str]] = defaultdict(list)
@@ -161,10 +161,10 @@ class Group:
 
 
 def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Group]:
-    """Put together what may be compared, and keep apart what may not.
+    """Group what can be compared, and separate what cannot.
 
-    Networks whose names differ in their weights' hash only stay together as long as no stream was
-    met by two of them: a domain benchmark has another network for every target.
+    Networks whose names differ only in their weights' hash stay together as long as no stream has
+    two of them: a domain benchmark has another network for every target.
     """
     groups = []
     for together_ in _split(rows, lambda cell: (cell.network.name, *_setting(cell))):
@@ -190,13 +190,13 @@ def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Ro
 
 
 def _setting(cell: Cell) -> tuple[Hashable, ...]:
-    """What must agree besides the network; target domains have as many images as they have."""
+    """What must agree besides the network; target domains may differ in their number of images."""
     count = cell.stream.count if cell.stream.has_severity else None
     return (cell.study, cell.stream.data, cell.protocol, count)
 
 
 def _tuned(rows: list[Row]) -> list[list[Row]]:
-    """One part for each way in which methods were optimised; the others belong to every part."""
+    """One part for each way of optimising; methods without a gradient belong to every part."""
     ways = list(dict.fromkeys(row.cell.method.settings for row in rows if row.cell.method.settings))
     if len(ways) < 2:
         return [rows]
@@ -204,9 +204,9 @@ def _tuned(rows: list[Row]) -> list[list[Row]]:
 
 
 def _by_severities(rows: list[Row]) -> list[list[Row]]:
-    """All methods at the severities that all of them met, and those that met more on their own.
+    """All methods at the severities that all of them ran on, and separately those that ran on more.
 
-    A mean over all that every method met would say nothing of what most of them were measured on.
+    A mean over only the common severities would hide what most of them were measured on.
     """
     met: dict[str, set[int]] = defaultdict(set)
     for row in rows:
@@ -225,7 +225,7 @@ def _by_severities(rows: list[Row]) -> list[list[Row]]:
 
 
 def _told_apart(groups: list[Group]) -> list[Group]:
-    """With what differs between groups of the same title in their titles."""
+    """Groups of the same title, with what differs added to their titles."""
     named = []
     for group in groups:
         traits = [other.traits for other in groups if other.title == group.title]

@@ -1,4 +1,4 @@
-"""Whether a page speaks of errors or of accuracies: one of them, from its head to its foot."""
+"""Whether a page shows errors or accuracies: the same one everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Measure(NamedTuple):
 
     Attributes:
         name: The word for it.
-        best: Which end is good.
+        best: Which end is better.
     """
 
     name: Literal["error", "accuracy"]

@@ -1,4 +1,4 @@
-"""The whole page: one file that opens from disk, asks no network and runs no foreign script."""
+"""The whole page: one file that opens from disk, loads nothing and runs no foreign script."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def page(found: Gathered) -> str:
         *(table_html(t) for t in domain_tables(found.rows) if measure == ACCURACY),
         id="content",
     )
-    # One comparison is what the page is about, also where a run of the demo is beside it.
+    # A single comparison is the subject of the page, even if a demo's run comes with it.
     title = names[0] if alone or len(groups) == 1 else _counted(len(groups), len(runs))
     return _document(title, main)
 
@@ -96,7 +96,7 @@ def _contents(names: Sequence[str], anchors: Sequence[str]) -> Markup | None:
 
 
 def _overview(groups: Sequence[Group], measure: Measure) -> Markup | None:
-    """The groups beside each other, where there are several."""
+    """The groups side by side, if there are several."""
     if len(groups) < 2:
         return None
     lines: list[tuple[str | float | None, ...]] = []
@@ -111,7 +111,7 @@ def _overview(groups: Sequence[Group], measure: Measure) -> Markup | None:
         Column(f"its {measure.name}, %", decimals=2),
         Column(f"source's {measure.name}, %", decimals=2),
     )
-    note = "Means over the streams that every method of the comparison met."
+    note = "Means over the streams that every method of the comparison ran on."
     return table_html(Table("All comparisons", columns, tuple(lines), note))
 
 
@@ -119,7 +119,7 @@ def _document(title: str, main: Markup) -> str:
     assets = files("driftnorm.views.report") / "assets"
     style = palette_css() + (assets / "report.css").read_text(encoding="utf-8")
     script = (assets / "report.js").read_text(encoding="utf-8")
-    # Only this style and this script may run, and nothing may be loaded, whatever the data hold.
+    # Only this style and script may run, and nothing may be loaded, whatever is in the data.
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
@@ -135,7 +135,7 @@ def _document(title: str, main: Markup) -> str:
     )
     toggle = tag("button", "Theme: as the system", type="button", id="theme")
     header = tag("header", tag("h1", title), toggle)
-    made = f"Made by driftnorm {__version__}. One file, no network: keep it, print it, send it."
+    made = f"Made by driftnorm {__version__}. One self-contained file: keep it, print it, send it."
     body = tag(
         "body",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _STREAMED = ("online_error", "entropy")
 _MEASURE = "Distance of the data's statistics from the source's, in the source's deviations"
-# What a table or a chart shows, and so the list of settings does not.
+# Shown in a table or a chart, and so not in the list of settings.
 _SHOWN_ELSEWHERE = re.compile("verdict|drift_.*|batches_a_point|compared.*|sample.*")
 _BESIDE = (
     ("entropy", "compared_entropy", 1.0, 3),
@@ -43,7 +43,7 @@ _ADAPTED = "adapted"
 
 
 def run_series(run: Run) -> list[str]:
-    """The networks that the run has curves of, such as source and adapted."""
+    """The networks that the run has curves for, such as source and adapted."""
     keys = (*_STREAMED, "reliability")
     names = dict.fromkeys(name for key in keys for name in _by_network(run, key))
     if run.record.get("classes"):
@@ -52,14 +52,14 @@ def run_series(run: Run) -> list[str]:
 
 
 def look_of(run: Run, name: str) -> str:
-    """Whose colour a network of the run has: the adapted one has its method's."""
+    """The colour of a network of the run: the adapted one has its method's."""
     return str(run.record.get("method") or name) if name == _ADAPTED else name
 
 
 def run_section(
     run: Run, slots: Mapping[str, int], anchor: str, measure: Measure, alone: bool = False
 ) -> Markup:
-    """Everything in the run's record; alone on a page, the page's head has title and verdict."""
+    """Everything in the run's record; if alone, the page's header has title and verdict."""
     own = {name: slots[look_of(run, name)] for name in run_series(run)}
     headline, words = run_verdict(run, measure), run.record.get("verdict")
     return tag(
@@ -86,7 +86,7 @@ def run_section(
 
 
 def _settings(run: Run) -> Markup:
-    """Every plain value, the configuration and where it ran."""
+    """Every plain value, the configuration and the environment."""
     plain = {key: value for key, value in run.record.items() if _is_plain(value)}
     plain |= _read(run, "config", dict, {})
     plain["environment"] = _read(run, "environment", dict, {})
@@ -124,7 +124,7 @@ def _warnings(run: Run) -> Markup | None:
 
 
 def _right(run: Run, slots: Mapping[str, int], measure: Measure) -> Markup | None:
-    """What the labels say of both networks, as two bars."""
+    """The labelled accuracy of both networks, as two bars."""
     pair = [run.record.get(f"sample_accuracy_{who}") for who in ("source", _ADAPTED)]
     if None in pair:
         return None
@@ -140,7 +140,7 @@ def _right(run: Run, slots: Mapping[str, int], measure: Measure) -> Markup | Non
 
 
 def _beside(run: Run, measure: Measure) -> Markup | None:
-    """The source and the adapted network on the images that both answered."""
+    """The source and the adapted network on the images that both predicted."""
     rows: list[tuple[str | float | None, ...]] = []
     for name, key, scale, digits in _BESIDE:
         pair = [run.record.get(f"{key}_{who}") for who in ("source", _ADAPTED)]
@@ -154,7 +154,7 @@ def _beside(run: Run, measure: Measure) -> Markup | None:
         return None
     images, changed = (_read(run, key, int, 0) for key in ("compared", "compared_changed"))
     note = (
-        f"{images:,} images that both answered, of which {changed:,} got another class. Entropy is "
+        f"{images:,} images that both predicted; {changed:,} got another class. Entropy is "
         f"a share of its maximum; {measure.name} is that of the labelled ones."
     )
     columns = (Column("mean"), Column("source"), Column(_ADAPTED))
@@ -237,7 +237,7 @@ def _examples(run: Run) -> Markup | None:
 
     note = (
         "Images for which the adapted network predicts another class than the source, drawn from "
-        "all that both answered."
+        "all that both predicted."
     )
     figures = example_figures(_entries(run, "examples", read))
     return chart_grid("Where predictions differ", note, figures, "examples")
@@ -278,7 +278,7 @@ def _entries(run: Run, key: str, read: Callable[[Any], T]) -> list[T]:
 
 
 def _number(value: object) -> float:
-    """A number; JSON has none that says "not measured" but null."""
+    """A number; null means "not measured"."""
     return math.nan if value is None else float(value)  # type: ignore[arg-type]
 
 

@@ -19,13 +19,13 @@ from driftnorm.views.table import Column, Table
 __all__ = ["paper_tables", "shift_table", "summary_table", "table_html"]
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
-_LAST = "mean"  # a row of this name sums the others up, and stays below them
+_LAST = "mean"  # a row of this name summarises the others, and stays last
 
 
 def summary_table(group: Group, measure: Measure = ERROR) -> Table:
     """One line per method: error or accuracy, its change, likelihood, calibration, alarms."""
     clean = shared_rows([row for row in group.rows if row.shift == CLEAN])
-    # Benchmarks run without the guard, and no alarm then says nothing.
+    # Benchmarks run without the guard: no alarm means nothing there.
     guarded = any(row.metrics.get("alarms", 0) for row in group.rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method in group.methods:
@@ -72,7 +72,7 @@ def shift_table(group: Group, measure: Measure = ERROR) -> Table:
     columns = [Column(name, best=measure.best) for name in (*by_shift, "mean")]
     note = (
         f"{measure.title} in %, over severities and seeds. Mean: over the shifted streams that "
-        "every method met."
+        "every method ran on."
     )
     title = f"{measure.title} by {group.kind}"
     return Table(title, (Column("method"), *columns), tuple(lines), note)
@@ -147,7 +147,7 @@ def _line(table: Table, row: int, slots: Mapping[str, int]) -> Markup:
 
 
 def _sort_key(value: str | float | None) -> str:
-    """What a column is sorted by: text that begins with a number, such as an interval, by that."""
+    """Sort key of a cell: text that starts with a number, such as an interval, sorts by it."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -160,17 +160,17 @@ def _note(group: Group) -> str:
     streams = {stream_of(row) for row in group.measured}
     every = {stream_of(row) for row in group.rows if row.shift != CLEAN} or streams
     if not streams:
-        return "No stream was met by every method, so there is no mean to compare."
+        return "No stream has rows of every method, so there is no mean to compare."
     kind = "shifted streams" if group.shifts else "streams"
     which = (
         f"all {len(streams)} {kind}"
         if streams == every
-        else f"the {len(streams)} of {len(every)} {kind} that every method met"
+        else f"the {len(streams)} of {len(every)} {kind} that every method ran on"
     )
     return (
         f"Means are over {which}. "
         f"Intervals: paired bootstrap over images, not corrected for choosing the best method. "
-        f"Images per second: as the machine was busy at the time, so not for comparing methods."
+        f"Images per second depend on the load of the machine, so do not compare methods by them."
         f"{one_batch_note(group.measured)}"
     )
 

@@ -1,4 +1,4 @@
-"""Rows of the domain study in the form that a page compares: targets as shifts."""
+"""Rows of the domain study as a page compares them: targets as shifts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTE = (
 
 
 def compared_rows(rows: Sequence[Row]) -> list[Row]:
-    """Of the domain study, the target rows of the selected settings; other rows as they are."""
+    """For the domain study, the target rows of the selected settings; other rows unchanged."""
     settings: dict[Hashable, list[Row]] = defaultdict(list)
     for row in filter(_is_domains, rows):
         cell = row.cell
@@ -58,7 +58,7 @@ def domain_tables(rows: Sequence[Row]) -> list[Table]:
         parts[row.cell.stream.data.label, row.cell.protocol.batch_size].append(row)
     tables = []
     for own in parts.values():
-        # The paper's claims are about its sets; one's own data have the table of accuracies.
+        # The paper's claims are about its sets; the user's own data get the table of accuracies.
         published = published_set(own) in SETS
         for name, view in DOMAIN_VIEWS.items():
             if not published and name == "domains-claims":
@@ -75,7 +75,7 @@ def _is_domains(found: Row | Failure) -> bool:
 
 
 def _compared(found: Row | Failure) -> Cell:
-    """A network for each target counts as one, its algorithm; a trial as a seed."""
+    """The networks of all targets count as one, named by algorithm; a trial counts as a seed."""
     cell = found.cell
     training = training_of(Row(cell, {}))
     seed = (training.trial or 0) + 1000 * cell.stream.seed  # orders of one trial stay apart

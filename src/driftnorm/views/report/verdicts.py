@@ -1,7 +1,7 @@
-"""One sentence that says what the numbers mean to somebody who has to decide.
+"""One sentence that says what the numbers mean for a decision.
 
-It speaks of the method that one would run, names clear harm first, and says where the network
-itself is near chance, so that nothing can be concluded.
+It is about the method that one would run, names clear harm first, and says if the network itself is
+near chance, so that nothing can be concluded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 USUAL = "steady"
-"""What `driftnorm.adapt` runs unless it is told otherwise."""
+"""The default method of `driftnorm.adapt`."""
 FEW_LABELS = 30  # as `driftnorm adapt` judges
 _NAMED = 3  # methods that are named one by one
 
@@ -59,7 +59,7 @@ def outcome(group: Group, method: str | None) -> Outcome:
 
 
 def is_near_chance(group: Group) -> bool:
-    """Whether the unadapted network is hardly better than guessing."""
+    """Whether the unadapted network is hardly better than chance."""
     answered = [row for method in group.methods for row in group.of(method)]
     return near_chance(group.of("source"), answered)
 
@@ -68,7 +68,7 @@ def group_verdict(group: Group, measure: Measure = ERROR) -> str:
     """What one comparison shows."""
     method, best = usual_method(group), best_method(group)
     if method is None or best is None:
-        return f"{group.title}: no stream was met by every method yet, so there is no verdict."
+        return f"{group.title}: no stream has rows of every method yet, so there is no verdict."
     found = outcome(group, method)
     if found == "unknown":
         end = measure.best
@@ -118,7 +118,7 @@ def _names(methods: Sequence[str]) -> str:
 
 
 def run_verdict(run: Run, measure: Measure = ACCURACY) -> str:
-    """The run in one breath: by its labels, or by what it changed, or in its own words."""
+    """The run in one sentence: by its labels, by what it changed, or its own verdict."""
     record = run.record
     method = str(record.get("method") or "the adapted network")
     labelled = _labelled(record, method, measure)
@@ -128,8 +128,8 @@ def run_verdict(run: Run, measure: Measure = ACCURACY) -> str:
     if isinstance(seen, int) and isinstance(changed, int) and seen > 0:
         return (
             f"{100 * changed / seen:.0f} % of the predictions differ from those of your network, "
-            f"unadapted, with {method} ({changed:,} of {seen:,} images that both answered); "
-            "without enough labels nobody knows which are right."
+            f"unadapted, with {method} ({changed:,} of {seen:,} images that both predicted); "
+            "without enough labels, it is unknown which are right."
         )
     if isinstance(record.get("verdict"), str):
         return str(record["verdict"])
@@ -171,7 +171,7 @@ def _labelled(record: dict[str, Any], method: str, measure: Measure) -> str:
 def overall_verdict(
     groups: Sequence[Group], runs: Sequence[Run], measure: Measure | None = None
 ) -> str:
-    """The sentence at the head of the page."""
+    """The sentence at the top of the page."""
     if len(groups) == 1:
         return group_verdict(groups[0], measure or ERROR)
     if not groups and len(runs) == 1:

@@ -1,1 +1,1 @@
-"""Where the images of a stream's domains come from, and the networks that meet them."""
+"""Where the images of a stream's domains come from, and the networks."""

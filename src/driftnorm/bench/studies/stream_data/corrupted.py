@@ -41,14 +41,15 @@ class CorruptedData(StreamData):
     Attributes:
         data: As `open_streams` takes it.
         models: The networks.
-        corruptions: Domains in the order of the course; ``clean`` are the images as they are.
+        corruptions: Domains in the order of the course; ``clean`` means the images as they are.
         severity: Of all corruptions; a gradual stream rises to it.
         skip: Images that are left out at the beginning of the data.
-        limit: At most this many of the others: the next ones, of pictures some at even distances.
+        limit: At most this many of the rest: the next ones, or evenly spaced ones for image
+            folders.
         frost: Where frost's overlay pictures are.
         subset: A list of ImageNet-C's pictures to take.
-        source: Clean images of which methods that must see some first see 512, as `load_clean`
-            takes them; of official files, those of the training split.
+        source: Clean images, as `load_clean` takes them, for methods that must see some first (512
+            of them); of official files, the training split.
         class_names: Of pictures: the folder names of all classes, in the order of the outputs.
     """
 
@@ -103,12 +104,12 @@ class CorruptedData(StreamData):
         limit = None if self.limit is None else min(self.limit, count)
         if isinstance(example, ImageSet):
             return np.arange(self.skip, self.skip + (limit or count))
-        # Pictures are sorted by class: the next ones would all be of one.
+        # Image folders are sorted by class: the next ones would all be of one class.
         return self.skip + spread_positions(example.name, count, limit)
 
     @property
     def data_id(self) -> DataId:
-        """With the images that take part, where these are not all."""
+        """Names the images in use, if these are not all."""
         data, positions = self._streams.data_id, self._positions
         if len(positions) == len(self._example):
             return data
@@ -141,7 +142,7 @@ class CorruptedData(StreamData):
         return found
 
     def has_clean(self) -> bool:
-        """Folders of corrupted images have none."""
+        """False for folders of corrupted images."""
         return self._streams.holds("", 0)
 
     def shift(self, domain: Domain) -> Shift:
@@ -167,7 +168,7 @@ class CorruptedData(StreamData):
         return np.concatenate(pixels)
 
     def source_images(self, seed: int) -> Pictures | None:
-        """The first ones, of pictures some at even distances."""
+        """The first ones, or evenly spaced ones for image folders."""
         if self.source is None:
             return None
         found = load_clean(self.source, "train")
@@ -186,7 +187,7 @@ class CorruptedData(StreamData):
 
     @property
     def networks(self) -> Sequence[NetworkId]:
-        """Those that were named."""
+        """The given ones."""
         return [*self._networks]
 
     def network(self, known: NetworkId, seed: int) -> nn.Module:

@@ -22,7 +22,7 @@ from driftnorm.streams import Course, Domain, Gradual, Probes, Steady
 __all__ = ["CLEAN_DOMAIN", "SOURCE_IMAGES", "Pictures", "StreamData"]
 
 CLEAN_DOMAIN = Domain(CLEAN)
-SOURCE_IMAGES = 512  # that methods see first, if they must
+SOURCE_IMAGES = 512  # for methods that must see some first
 Pictures: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 """Images (N, H, W, C): bytes, or numbers in [0, 1]."""
 
@@ -44,7 +44,7 @@ class StreamData(Description, ABC):
     @property
     @abstractmethod
     def domains(self) -> list[Domain]:
-        """The domains in the order in which a course takes them."""
+        """The domains in the order of the course."""
 
     @abstractmethod
     def graded(self) -> list[Domain]:
@@ -65,7 +65,7 @@ class StreamData(Description, ABC):
     @property
     @abstractmethod
     def networks(self) -> Sequence[NetworkId]:
-        """The networks that meet the streams."""
+        """The networks to measure."""
 
     @abstractmethod
     def network(self, known: NetworkId, seed: int) -> nn.Module:
@@ -77,7 +77,7 @@ class StreamData(Description, ABC):
         """Channels, height and width."""
 
     def shift(self, domain: Domain) -> Shift:
-        """A domain as a cell holds it."""
+        """A domain as a cell stores it."""
         return Shift(domain.name, domain.severity)
 
     def inputs(self, images: NDArray[Any]) -> Tensor:
@@ -85,7 +85,7 @@ class StreamData(Description, ABC):
         return unit(torch.from_numpy(images).permute(0, 3, 1, 2))
 
     def source_images(self, seed: int) -> Pictures | None:
-        """Images of the source's domain, for methods that must see some first; None if unknown."""
+        """Source-domain images, for methods that must see some first; None if unknown."""
         return None
 
     def preparations(self, seeds: Sequence[int]) -> list[Task]:
@@ -94,11 +94,11 @@ class StreamData(Description, ABC):
 
     @property
     def note(self) -> str:
-        """What a result must say beside its number."""
+        """What must be said beside a result."""
         return ""
 
     def domains_of(self, course: Course) -> list[list[Domain]]:
-        """The domains of each stream that a course makes: one stream a domain, or one of all."""
+        """The domains of each stream of a course: one stream per domain, or one with all."""
         if isinstance(course, Steady):
             return [[domain] for domain in self.domains]
         if isinstance(course, Gradual):

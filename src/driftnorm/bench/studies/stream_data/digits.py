@@ -42,8 +42,8 @@ class DigitData(StreamData):
     """The half of the digits that a seed's network was not trained on, shifted.
 
     Attributes:
-        folder: Where the trained networks are kept.
-        names: Shifts in the order of the course; ``clean`` are the digits as they are.
+        folder: Where the trained networks are stored.
+        names: Shifts in the order of the course; ``clean`` means the digits as they are.
         severity: Of all shifts, 1 to 3; a gradual stream rises to it.
     """
 
@@ -86,7 +86,7 @@ class DigitData(StreamData):
         ]
 
     def has_clean(self) -> bool:
-        """There always are."""
+        """Always."""
         return True
 
     def labels(self, domain: Domain, seed: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Folders of domains: each domain has images of its own."""
+"""Folders of domains: each domain has its own images."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DomainData(StreamData):
 
     @property
     def data_id(self) -> DataId:
-        """With the number of images, where these are not all."""
+        """With the number of images, if these are not all."""
         some = "" if self.limit is None else f"{self.limit} of each domain"
         return DataId(self._arrays.name, subset=some)
 
@@ -75,7 +75,7 @@ class DomainData(StreamData):
 
     @property
     def domains(self) -> list[Domain]:
-        """Their strength means nothing."""
+        """Domains, without a severity."""
         arrays = self._arrays
         names = self.names or tuple(domain.name for domain in arrays.domains)
         return [Domain(arrays.domains[arrays.index(name)].name) for name in names]
@@ -85,7 +85,7 @@ class DomainData(StreamData):
         return self.domains
 
     def has_clean(self) -> bool:
-        """Only where a domain has that name."""
+        """Only if a domain has that name."""
         return CLEAN in [domain.name for domain in self._arrays.domains]
 
     def labels(self, domain: Domain, seed: int) -> Integers:
@@ -106,7 +106,7 @@ class DomainData(StreamData):
 
     @property
     def networks(self) -> Sequence[NetworkId]:
-        """Those that were named."""
+        """The given ones."""
         return [*self._networks]
 
     def network(self, known: NetworkId, seed: int) -> nn.Module:
@@ -120,5 +120,5 @@ class DomainData(StreamData):
 
     @property
     def note(self) -> str:
-        """Where the data are not as published."""
+        """How the data differ from the published set."""
         return self._arrays.note

@@ -22,10 +22,10 @@ _ARCHIVES = (".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 def holds_domains(data: str) -> bool:
-    """Whether a path or word names domains: ``kind:FOLDER``, an archive, or domain/class/picture.
+    """Whether a path or word names domains: ``kind:FOLDER``, an archive, or domain/class/image.
 
-    A folder holds domains if all folders in it have a folder of pictures in common, by name, and
-    none has pictures itself.
+    A folder holds domains if all folders in it have an image folder of the same name, and none has
+    images itself.
     """
     place = Path(data)
     if not place.exists():
@@ -57,20 +57,20 @@ def open_stream_data(
     classes: Sequence[str] | None = None,
     networks: Path = Path("runs/streams/networks"),
 ) -> StreamData:
-    """Tell from the files which kind of data a path holds.
+    """Detect which kind of data a path holds.
 
     Args:
         data: ``digits``; a folder of domains, an archive of one, or ``kind:FOLDER`` as
             `open_arrays` takes it; whatever `open_streams` takes.
         models: The networks; digits train their own.
-        domains: Corruptions or domains in the order of the course; ``clean`` are images as they
-            are. By default all domains, or the corruptions that the data can have.
+        domains: Corruptions or domains in the order of the course; ``clean`` means the images as
+            they are. By default all domains, or the corruptions that the data can have.
         severity: Of all corruptions; the strongest by default.
         skip: Images that are left out at the beginning.
         limit: At most this many of the others.
         frost: Where frost's overlay pictures are.
         subset: A list of ImageNet-C's pictures to take.
-        source: Clean images that methods see first, if they must.
+        source: Clean images for methods that must see some first.
         classes: Of pictures: the folder names of all classes, in the order of the outputs.
         networks: Folder for the networks of the digits.
     """
@@ -81,7 +81,7 @@ def open_stream_data(
         strength = {} if severity is None else {"severity": severity}
         return DigitData(networks, **given, **strength)  # type: ignore[arg-type]
     if not models:
-        raise ValueError("`models` must name at least one network; only digits bring their own.")
+        raise ValueError("`models` must name at least one network; only digits have their own.")
     if holds_domains(data) and not _holds_corruptions(data):
         _refuse("domains", severity=severity, skip=skip, source=source)
         return DomainData(data, tuple(models), named or (), limit)
@@ -102,7 +102,7 @@ def open_stream_data(
 
 
 def _holds_corruptions(data: str) -> bool:
-    """Whether a folder is one of corrupted images: ImageNet-C's has folders in folders too."""
+    """Whether a folder holds corrupted images: ImageNet-C's has nested folders too."""
     if not Path(data).is_dir():
         return False
     streams = open_streams(data)
