@@ -83,7 +83,7 @@ MUTANTS = {
     ),
     "no check of the statistics": Mutant(
         "adapter/_engine.py",
-        "if moments and not is_finite([torch.cat([t.flatten() for t in moments])]):",
+        'if not is_finite(new_tensors(draft.layers, begun.get("layers", {}))):',
         "if False:",
     ),
     "state not judged": Mutant(

@@ -86,7 +86,7 @@ def test_small_batches_get_one_advice() -> None:
     for page in ("README.md", "docs/choosing.md"):
         (row,) = (line for line in (ROOT / page).read_text().splitlines() if f"| {words}" in line)
         assert row.split("|")[2].strip().startswith("`steady`, or `bn-window`"), page
-    assert f"{words} (take steady)" in METHODS["gprebn"].hurts
+    assert f"{words} (use steady)" in METHODS["gprebn"].hurts
 
 
 def test_every_method_tells_its_paper_formula_and_limits() -> None:

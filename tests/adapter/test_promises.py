@@ -6,11 +6,13 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from methods_table import ROWS, Row
+from mutants import MUTANTS, Mutant
 from torch import Tensor, nn
 
 import driftnorm
@@ -255,3 +257,10 @@ def test_the_tree_comes_back_as_it_was() -> None:
     assert torch.equal(back["odd/key:int#%"][""], torch.arange(3))
     assert back["rows"][2] == {"deep": (1, 2.5)}
     assert torch.equal(mapped(back, lambda t: t + 1)["rows"][0], torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_every_mutant_still_breaks_a_line_of_the_package(mutant: Mutant) -> None:
+    # Not the imported package, which is a mutant itself when `make mutants` runs this.
+    file = Path(__file__).parents[2] / "src" / "driftnorm" / mutant.file
+    assert file.read_text().count(mutant.was) == 1
