@@ -80,9 +80,13 @@ def test_seeds_shuffle_and_draw_other_noise(data: str) -> None:
     stored, shuffled = (small.images(cells[seed, "contrast"]) for seed in (0, 1))
     assert not np.array_equal(stored.labels, shuffled.labels)
     order = np.argsort(shuffled.indices)
-    assert np.array_equal(stored.images, shuffled.images[order])  # contrast draws nothing
+    assert np.array_equal(
+        stored.load().images, shuffled.load().images[order]
+    )  # contrast draws nothing
     noisy = [small.images(cells[seed, "gaussian_noise"]) for seed in (0, 1)]
-    assert not np.array_equal(noisy[0].images, noisy[1].images[np.argsort(noisy[1].indices)])
+    assert not np.array_equal(
+        noisy[0].load().images, noisy[1].load().images[np.argsort(noisy[1].indices)]
+    )
     assert cells[1, "contrast"].stream.order == "shuffled"
 
 
@@ -288,11 +292,11 @@ def test_clean_data_and_released_layout(data: str, tmp_path: Path) -> None:
     folder.mkdir()
     made = study(data, "source", corruptions=("contrast",), severities=(1, 2, 3, 4, 5))
     stream = [made.images(cell) for cell in made.cells()]
-    np.save(folder / "contrast.npy", np.concatenate([s.images for s in stream]))
+    np.save(folder / "contrast.npy", np.concatenate([s.load().images for s in stream]))
     np.save(folder / "labels.npy", np.concatenate([s.labels for s in stream]))
     released = replace(made, data=str(folder))
     for cell in released.cells():
-        assert np.array_equal(released.images(cell).images, made.images(cell).images)
+        assert np.array_equal(released.images(cell).load().images, made.images(cell).load().images)
 
 
 def test_method_words() -> None:

@@ -148,7 +148,7 @@ def test_answers_of_the_robustness_grid_are_the_networks(tmp_path: Path) -> None
         assert shown.names == tuple(f"image {i}" for i in images.indices[positions])
         assert shown.classes == images.classes
         small = decoded(shown.images[7])[1::3, 1::3].astype(int)  # enlarged threefold
-        assert np.abs(small - images.images[positions[7]]).mean() < 12
+        assert np.abs(small - images.load().images[positions[7]]).mean() < 12
 
 
 def test_the_report_of_a_grid_shows_images(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from driftnorm._internal.cache_folder import cache_folder, made_once
 from driftnorm.errors import DataError
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.domains.cache import DESCRIPTION_FILE, PIXELS_FILE, cached_arrays
-from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays, evaluation_batches
+from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
 from driftnorm.images.domains.folder import open_domains
 from driftnorm.images.domains.known import KNOWN_SETS
 from driftnorm.images.domains.mnist_domains import ANGLES, COLOR_FLIPS, colored_mnist, rotated_mnist
@@ -27,6 +28,8 @@ from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.soundness import check_domains
 from driftnorm.images.domains.splits import seed_hash, split_domain
 from driftnorm.images.domains.survey import survey_folder
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.tensors import tensors
 from driftnorm.training.batches import random_numbers
 from driftnorm.training.domains.minibatches import Batches
 from driftnorm.training.domains.plans import PlanOptions
@@ -698,6 +701,12 @@ def test_colored_mnist_one_image_at_a_time(mnist) -> None:
 # --- arrays and batches -------------------------------------------------------------------------
 
 
+def small_domain(
+    name: str, images: Any, labels: Any, classes: tuple[str, ...] = ("x", "y")
+) -> ImageSet:
+    return ImageSet(name, images, labels, classes, np.arange(len(images)))
+
+
 def small_arrays() -> DomainArrays:
     """Two domains whose images are filled with their number: 0 to 19, and 100 to 129."""
     domains = []
@@ -705,8 +714,8 @@ def small_arrays() -> DomainArrays:
         images = np.empty((count, 6, 6, 3), dtype=np.uint8)
         images[:] = np.arange(start, start + count)[:, None, None, None]
         images.setflags(write=False)  # as a memory map is
-        domains.append(DomainArray(name, images, np.arange(count) % 2))
-    return DomainArrays("toy", tuple(domains), ("x", "y"), True, "hash")
+        domains.append(small_domain(name, images, np.arange(count) % 2))
+    return DomainArrays("toy", tuple(domains), True, "hash")
 
 
 def toy_batches(seed: int = 0, augmented: bool = False, side: int | None = None) -> Batches:
@@ -762,7 +771,7 @@ def test_evaluation_goes_through_the_images_in_order_and_unchanged() -> None:
     values = torch.cat([images[:, 2, 1, 1] for images, _ in parts])
     assert torch.equal(values, torch.tensor([105, 103, 108, 108, 100]) / 255)
     changed = next(evaluation_batches(domain, positions, 5, np.random.default_rng(2)))[0]
-    expected = augment(domain.tensors(positions)[0], np.random.default_rng(2))
+    expected = augment(tensors(domain, positions)[0], np.random.default_rng(2))
     assert torch.equal(changed, expected)
 
 
@@ -770,16 +779,19 @@ def test_bad_arrays_and_batches_are_refused() -> None:
     arrays = small_arrays()
     images, labels = arrays.domains[0].images, arrays.domains[0].labels
     with pytest.raises(DataError, match=r"`images` must be uint8 of shape \(N, H, W, C\), got flo"):
-        DomainArray("a", images.astype(np.float32), labels)
+        small_domain("a", images.astype(np.float32), labels)
     with pytest.raises(DataError, match="`labels` must be int64 with one entry for each of the 20"):
-        DomainArray("a", images, labels[:-1])
-    other = DomainArray("b", images[:, :4], labels)
+        small_domain("a", images, labels[:-1])
+    other = small_domain("b", images[:, :4], labels)
     with pytest.raises(DataError, match="must agree in shape"):
-        DomainArrays("toy", (arrays.domains[0], other), ("x", "y"), True, "")
-    with pytest.raises(DataError, match="labels of a must be from 0 to 0, got 0 to 1"):
-        DomainArrays("toy", (arrays.domains[0],), ("x",), True, "")
+        DomainArrays("toy", (arrays.domains[0], other), True, "")
+    with pytest.raises(DataError, match="a: labels must be from 0 to 0, got 0 to 1"):
+        small_domain("a", images, labels, ("x",))
+    others = small_domain("b", images, labels, ("x", "z"))
+    with pytest.raises(DataError, match="must have the same classes"):
+        DomainArrays("toy", (arrays.domains[0], others), True, "")
     with pytest.raises(DataError, match="domain a holds no images"):
-        DomainArrays("toy", (DomainArray("a", images[:0], labels[:0]),), ("x",), True, "")
+        DomainArrays("toy", (small_domain("a", images[:0], labels[:0]),), True, "")
     with pytest.raises(ValueError, match="toy has the domains a, b; got 'c'"):
         arrays.index("c")
     assert arrays.index("b") == 1

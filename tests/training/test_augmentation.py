@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from test_pixels import from_pillow, pictures, pillow_operation, to_pillow
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.models import Normalized
 from driftnorm.training import RECIPES, Batch, ShuffledBatches, make_recipe, random_numbers
 from driftnorm.training.augmentation.adversarial import Adversarial, ascend, running_statistics_kept

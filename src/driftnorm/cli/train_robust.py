@@ -15,9 +15,8 @@ from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import OUT, RARE, Device, Hours, Quiet, Settings, Threads
 from driftnorm.cli._input_flags import announce_own_code, find_own_code, tested_images
 from driftnorm.cli._training_bar import TrainingBar
-from driftnorm.images.cifar import Split
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.labelled import load_clean
+from driftnorm.images.labelled import load_arrays
 from driftnorm.training import (
     FULL,
     SHORT,
@@ -149,17 +148,7 @@ def _optimization(
 
 def _images(data: Path, test_data: Path | None) -> tuple[ImageSet, ImageSet]:
     """The images to train on and the clean ones to test on."""
-    return _small_images(data, "train"), _small_images(tested_images(data, test_data), "test")
-
-
-def _small_images(path: Path, split: Split) -> ImageSet:
-    found = load_clean(path, split)
-    if not isinstance(found, ImageSet):
-        raise ValueError(
-            f"{path} is a folder of pictures; expected CIFAR-10's or CIFAR-100's official binary "
-            "files, or an .npz file with images, labels and classes."
-        )
-    return found
+    return load_arrays(data, "train"), load_arrays(tested_images(data, test_data), "test")
 
 
 def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from driftnorm.images.collate import in_batches as in_batches
     from driftnorm.images.embedded_digits import Digits as Digits
     from driftnorm.images.embedded_digits import split_digits as split_digits
+    from driftnorm.images.image_set import Images as Images
     from driftnorm.images.image_set import ImageSet as ImageSet
     from driftnorm.images.inputs import open_inputs as open_inputs
     from driftnorm.images.labelled import load_clean as load_clean
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Digits": "embedded_digits",
     "ImageSet": "image_set",
+    "Images": "image_set",
     "Inputs": "stream",
     "Item": "stream",
     "Labels": "labels",

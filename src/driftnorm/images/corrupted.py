@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TypeVar
 
 from driftnorm._internal.types import Integers, Pixels
-from driftnorm.images.image_set import ImageSet
-from driftnorm.images.pictures import PictureSet, through_jpeg
+from driftnorm.images.image_set import Images
 from driftnorm.shifts import Scale, corrupt, frost_source
 
 __all__ = [
@@ -25,7 +21,7 @@ __all__ = [
 
 SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 
-ImagesT = TypeVar("ImagesT", ImageSet, PictureSet)
+ImagesT = TypeVar("ImagesT", bound=Images)
 
 
 @dataclass(frozen=True)
@@ -76,11 +72,7 @@ def corrupted(
     shift = Corruption(corruption, severity, seed, frost, scale)
     name = shifted_name(data.name, corruption, severity)
     note = frost_note(corruption, frost_source(frost)) if corruption == "frost" else ""
-    if isinstance(data, ImageSet):
-        pixels = shift.apply(data.images, data.indices)
-        return replace(data, name=name, images=pixels, note=note)
-    read = partial(_read_corrupted, read=data.read, shift=shift)
-    return replace(data, name=name, read=read, note=note)
+    return data.changed(shift.apply, name, note)
 
 
 def checked_severity(severity: int) -> int:
@@ -98,9 +90,3 @@ def shifted_name(clean: str, corruption: str, severity: int) -> str:
 def frost_note(corruption: str, frost: str | None) -> str:
     """What must stand beside results on frost that was made without the original pictures."""
     return f"frost is {frost}" if corruption == "frost" and frost not in (None, "overlays") else ""
-
-
-def _read_corrupted(
-    path: Path, index: int, *, read: Callable[[Path, int], Pixels], shift: Corruption
-) -> Pixels:
-    return through_jpeg(shift.apply(read(path, index)[None], [index])[0])

@@ -17,8 +17,9 @@ from driftnorm.errors import DataError
 from driftnorm.images.corrupted import SEVERITIES, Corruption
 from driftnorm.images.corrupted_arrays import write_arrays
 from driftnorm.images.corrupted_pictures import check_pictures, write_pictures
-from driftnorm.images.image_set import ImageSet, spread_positions
-from driftnorm.images.labelled import Images, load_clean
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.labelled import load_clean
+from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import WORK_FOLDER, claim_folder, describe, read_provenance
 from driftnorm.shifts import CORRUPTIONS, corrupt, frost_source
 
@@ -84,13 +85,13 @@ def generate(
     shifts = _checked_shifts(corruptions, severities, seed, frost)
     source = frost_source(frost) if "frost" in corruptions else None
     folder, place = Path(out), Path(data)
-    images = _limited(load_clean(place), limit)
-    if not isinstance(images, ImageSet) and folder.resolve().is_relative_to(place.resolve()):
+    images = load_clean(place).some(limit)
+    if images.in_files and folder.resolve().is_relative_to(place.resolve()):
         raise DataError(
             f"`out` {folder} lies within `data` {place}, whose pictures are about to be read. "
             "Choose a folder outside it."
         )
-    if not isinstance(images, ImageSet) and read_provenance(folder) is None:
+    if isinstance(images, PictureSet) and read_provenance(folder) is None:
         check_pictures(images, processes, progress)  # a bad one half-way would cost all the rest
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder / _LOCK, f"Another process is generating data in {folder}."):
@@ -124,9 +125,3 @@ def _checked_shifts(
             corrupt(black, name, severity, seed=seed, frost=frost)
             shifts.append(Corruption(name, severity, seed, frost))
     return shifts
-
-
-def _limited(images: Images, limit: int | None) -> Images:
-    if isinstance(images, ImageSet):
-        return images.first(limit)
-    return images.take(spread_positions(images.name, len(images), limit))

@@ -1,32 +1,94 @@
-"""Images in memory or memory-mapped, with labels: what every loader of small images returns."""
+"""Labelled images: one interface, and those that are in memory or memory-mapped."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
+from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 
-__all__ = ["ImageSet", "find_home", "first_positions", "spread_positions"]
+__all__ = ["Change", "ImageSet", "Images", "find_home", "spread_positions"]
+
+Change: TypeAlias = Callable[[Pixels, Integers], Pixels]
+"""Takes images and their indices in the data set, returns images of the same size."""
+_CHUNK = 500  # images that are changed between two looks at whether to stop
 
 
-@dataclass(frozen=True, eq=False)
-class ImageSet:
-    """Images, their labels, and where in the data set they stand.
+class Images(ABC):
+    """Labelled images, wherever they are.
 
     Attributes:
         name: Which data these are, e.g. ``cifar-10`` or ``cifar-10-c/fog/5``.
-        images: Bytes, (N, H, W, 3); possibly a read-only view of a file.
         labels: Class numbers, (N,).
         classes: Name of each class.
         indices: Each image's index in the whole data set, (N,). Corruptions are seeded with it, so
             a part of a set gets the same pixels as the whole.
         note: What a result must say beside its number, e.g. that frost was a stand-in.
+        in_files: Whether every image is a file in the folder of its class, so that neighbours are
+            of one class.
     """
+
+    name: str
+    labels: Integers
+    classes: tuple[str, ...]
+    indices: Integers
+    note: str
+    in_files: ClassVar[bool]
+
+    def __len__(self) -> int:
+        """How many images there are."""
+        return len(self.labels)
+
+    @abstractmethod
+    def take(self, positions: slice | npt.NDArray[np.integer]) -> Self:
+        """The images at these positions."""
+
+    @abstractmethod
+    def load(self, file: Path | None = None) -> ImageSet:
+        """The images in memory; with a file, those that were not are memory-mapped there."""
+
+    @abstractmethod
+    def changed(self, change: Change, name: str, note: str) -> Self:
+        """Other pixels with the same labels and indices."""
+
+    def first(self, count: int | None) -> Self:
+        """The first ``count`` images; all for None."""
+        return self.take(slice(_checked_count(self.name, len(self), count)))
+
+    def some_positions(self, count: int | None) -> Integers:
+        """Positions of ``count`` images of all classes: evenly spaced in files, else the first."""
+        if self.in_files:
+            return spread_positions(self.name, len(self), count)
+        return np.arange(_checked_count(self.name, len(self), count))
+
+    def some(self, count: int | None) -> Self:
+        """``count`` images of all classes; see `some_positions`."""
+        return self if count is None else self.take(self.some_positions(count))
+
+    def batches(self, size: int) -> Iterator[ImageSet]:
+        """The images in order, ``size`` at a time; the last batch may be smaller."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size)).load()
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet(Images):
+    """Images in an array, with the attributes of `Images`.
+
+    Attributes:
+        images: Bytes, (N, H, W, C); possibly a read-only view of a file.
+    """
+
+    in_files: ClassVar[bool] = False
 
     name: str
     images: Pixels
@@ -36,18 +98,14 @@ class ImageSet:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if self.images.ndim != 4 or self.images.shape[3] != 3 or self.images.dtype != np.uint8:
+        if self.images.ndim != 4 or self.images.dtype != np.uint8:
             raise DataError(
-                f"{self.name}: `images` must be uint8 of shape (N, H, W, 3), "
+                f"{self.name}: `images` must be uint8 of shape (N, H, W, C), "
                 f"got {self.images.dtype} of shape {self.images.shape}."
             )
         check_labels(self.name, self.labels, self.indices, len(self.images), len(self.classes))
 
-    def __len__(self) -> int:
-        """How many images there are."""
-        return len(self.labels)
-
-    def take(self, positions: slice | npt.NDArray[np.integer]) -> ImageSet:
+    def take(self, positions: slice | npt.NDArray[np.integer]) -> Self:
         """The images at these positions; a slice gives views."""
         return replace(
             self,
@@ -56,9 +114,19 @@ class ImageSet:
             indices=self.indices[positions],
         )
 
-    def first(self, count: int | None) -> ImageSet:
-        """The first ``count`` images; all for None."""
-        return self.take(first_positions(self.name, len(self), count))
+    def load(self, file: Path | None = None) -> ImageSet:
+        """They are in memory, or memory-mapped, already."""
+        return self
+
+    def changed(self, change: Change, name: str, note: str) -> Self:
+        """Changed at once."""
+        parts = []
+        for start in range(0, len(self), _CHUNK):
+            end_if_stopped()
+            part = slice(start, start + _CHUNK)
+            parts.append(change(self.images[part], self.indices[part]))
+        pixels = np.concatenate(parts) if parts else self.images
+        return replace(self, name=name, images=pixels, note=note)
 
 
 def check_labels(name: str, labels: Integers, indices: Integers, images: int, classes: int) -> None:
@@ -74,11 +142,6 @@ def check_labels(name: str, labels: Integers, indices: Integers, images: int, cl
             f"{name}: labels must be from 0 to {classes - 1}, got {labels.min()} to "
             f"{labels.max()}. The file is damaged, or holds other data."
         )
-
-
-def first_positions(name: str, total: int, count: int | None) -> slice:
-    """The first ``count`` of ``total`` positions; all for None."""
-    return slice(_checked_count(name, total, count))
 
 
 def spread_positions(name: str, total: int, count: int | None) -> Integers:

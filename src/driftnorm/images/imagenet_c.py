@@ -16,7 +16,6 @@ import numpy as np
 
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
-from driftnorm.images.image_set import spread_positions
 from driftnorm.images.pictures import PictureSet, picture_paths, read_picture
 from driftnorm.images.provenance import read_provenance
 
@@ -90,9 +89,7 @@ def load_imagenet_c(
         read_picture,
         frost_note(corruption, None if made is None else made.frost),
     )
-    if subset is not None:
-        return pictures.first(count)
-    return pictures.take(spread_positions(pictures.name, len(pictures), count))
+    return pictures.some(count) if subset is None else pictures.first(count)
 
 
 def _find(folder: Path, corruption: str, severity: int) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TypeAlias
 
 from driftnorm.errors import DataError
 from driftnorm.images.cifar import (
@@ -21,12 +20,10 @@ from driftnorm.images.mnist import MNIST_FILES, MNIST_HOMES, load_mnist
 from driftnorm.images.npz import load_npz
 from driftnorm.images.pictures import PictureSet, load_pictures
 
-__all__ = ["Images", "load_clean"]
-
-Images: TypeAlias = ImageSet | PictureSet
+__all__ = ["load_arrays", "load_clean"]
 
 
-def load_clean(path: str | os.PathLike[str], split: Split = "test") -> Images:
+def load_clean(path: str | os.PathLike[str], split: Split = "test") -> ImageSet | PictureSet:
     """Load clean images from wherever they are.
 
     Args:
@@ -55,6 +52,17 @@ def load_clean(path: str | os.PathLike[str], split: Split = "test") -> Images:
     if _holds(place, MNIST_HOMES, (images, f"{images}.gz")):
         return load_mnist(place, split)
     return load_pictures(place)
+
+
+def load_arrays(path: str | os.PathLike[str], split: Split) -> ImageSet:
+    """As `load_clean`, but folders of pictures are refused: what trains on small images."""
+    found = load_clean(path, split)
+    if isinstance(found, ImageSet):
+        return found
+    raise DataError(
+        f"{path} is a folder of pictures; expected CIFAR-10's or CIFAR-100's official binary "
+        "files, or an .npz file with images, labels and classes."
+    )
 
 
 def _holds(folder: Path, homes: tuple[str, ...], names: tuple[str, ...]) -> bool:

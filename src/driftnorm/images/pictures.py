@@ -6,17 +6,21 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
+from typing_extensions import Self
 
+from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.contents import PICTURE_SUFFIXES, Unreadable
 from driftnorm.images.folder_walk import files_below
-from driftnorm.images.image_set import ImageSet, check_labels, first_positions
+from driftnorm.images.image_set import Change, Images, ImageSet, check_labels
 
 __all__ = [
     "PictureSet",
@@ -33,18 +37,15 @@ JPEG_QUALITY = 85
 
 
 @dataclass(frozen=True, eq=False)
-class PictureSet:
-    """Pictures in files; see `ImageSet` for the attributes the two share.
+class PictureSet(Images):
+    """Pictures in files, with the attributes of `Images`.
 
     Attributes:
-        name: Which data these are, e.g. ``imagenet-c/fog/5``.
         paths: One file per picture.
-        labels: Class numbers, (N,).
-        classes: Name of each class.
-        indices: Each picture's index in the whole data set, (N,).
         read: Takes a path and the picture's index, returns bytes (H, W, 3), of one size for all.
-        note: What a result must say beside its number.
     """
+
+    in_files: ClassVar[bool] = True
 
     name: str
     paths: tuple[Path, ...]
@@ -57,11 +58,7 @@ class PictureSet:
     def __post_init__(self) -> None:
         check_labels(self.name, self.labels, self.indices, len(self.paths), len(self.classes))
 
-    def __len__(self) -> int:
-        """How many pictures there are."""
-        return len(self.paths)
-
-    def take(self, positions: slice | npt.NDArray[np.integer]) -> PictureSet:
+    def take(self, positions: slice | npt.NDArray[np.integer]) -> Self:
         """The pictures at these positions, still in their files."""
         chosen = np.arange(len(self))[positions]
         return replace(
@@ -70,10 +67,6 @@ class PictureSet:
             labels=self.labels[chosen],
             indices=self.indices[chosen],
         )
-
-    def first(self, count: int | None) -> PictureSet:
-        """The first ``count`` pictures; all for None."""
-        return self.take(first_positions(self.name, len(self), count))
 
     def renumbered(self, classes: tuple[str, ...]) -> PictureSet:
         """The same pictures with the numbers that their classes have among ``classes``."""
@@ -87,13 +80,11 @@ class PictureSet:
         labels = [numbers[self.classes[label]] for label in self.labels.tolist()]
         return replace(self, labels=np.array(labels, dtype=np.int64), classes=classes)
 
-    def load(self) -> ImageSet:
-        """All pictures, read into memory."""
-        return self._with(np.stack([*self._pixels()]))
-
-    def spool(self, file: Path) -> ImageSet:
-        """All pictures, read once into a memory-mapped file: for sets larger than memory."""
+    def load(self, file: Path | None = None) -> ImageSet:
+        """All pictures, read into memory, or into a memory-mapped file if they may not fit."""
         pixels = self._pixels()
+        if file is None:
+            return self._with(np.stack([*pixels]))
         first = next(pixels)
         shape = (len(self), *first.shape)
         mapped = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
@@ -102,16 +93,18 @@ class PictureSet:
             mapped[index] = picture
         return self._with(mapped)
 
+    def changed(self, change: Change, name: str, note: str) -> Self:
+        """Changed when they are read, and then saved as the JPEG that a file would be."""
+        read = partial(_read_changed, read=self.read, change=change)
+        return replace(self, name=name, read=read, note=note)
+
     def _pixels(self) -> Iterator[Pixels]:
-        return (self.read(path, int(i)) for path, i in zip(self.paths, self.indices, strict=True))
+        for path, index in zip(self.paths, self.indices.tolist(), strict=True):
+            end_if_stopped()
+            yield self.read(path, index)
 
     def _with(self, pixels: Pixels) -> ImageSet:
         return ImageSet(self.name, pixels, self.labels, self.classes, self.indices, self.note)
-
-    def batches(self, size: int) -> Iterator[ImageSet]:
-        """The pictures in order, ``size`` at a time; the last batch may be smaller."""
-        for start in range(0, len(self), size):
-            yield self.take(slice(start, start + size)).load()
 
 
 def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
@@ -185,6 +178,12 @@ def open_picture(path: Path) -> Image.Image:
         if isinstance(error, FileNotFoundError):
             raise
         raise DataError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def _read_changed(
+    path: Path, index: int, *, read: Callable[[Path, int], Pixels], change: Change
+) -> Pixels:
+    return through_jpeg(change(read(path, index)[None], np.array([index]))[0])
 
 
 def jpeg_bytes(pixels: Pixels) -> bytes:

@@ -6,22 +6,16 @@ import hashlib
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import tensors, unit
 
-__all__ = ["as_tensors", "clean_accuracy", "fingerprint"]
+__all__ = ["clean_accuracy", "fingerprint"]
 
 # Small enough for the C library to reuse the memory of activations: pieces of more than 32 MB go
 # back to the system each time, and clearing new ones then takes a large part of the time.
 TEST_BATCH = 200
-
-
-def as_tensors(data: ImageSet) -> tuple[Tensor, Tensor]:
-    """Images as bytes (N, C, H, W), and labels (N,)."""
-    planes = np.ascontiguousarray(data.images.transpose(0, 3, 1, 2))
-    return torch.from_numpy(planes), torch.from_numpy(np.array(data.labels))
 
 
 def fingerprint(data: ImageSet) -> dict[str, str | int]:
@@ -41,7 +35,7 @@ def clean_accuracy(model: nn.Module, data: ImageSet, device: str = "cpu") -> flo
     model.eval()
     right = 0
     for begin in range(0, len(data), TEST_BATCH):
-        images, labels = as_tensors(data.take(slice(begin, begin + TEST_BATCH)))
+        images, labels = tensors(data, slice(begin, begin + TEST_BATCH))
         right += int((model(unit(images.to(device))).argmax(dim=1).cpu() == labels).sum())
     model.train(was_training)
     return right / len(data)

@@ -25,10 +25,9 @@ from typing_extensions import Self
 
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.types import Pixels
-from driftnorm.errors import DataError
 from driftnorm.images.corrupted import SEVERITIES, corrupted
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.labelled import load_clean
+from driftnorm.images.labelled import load_arrays
 from driftnorm.models import save_checkpoint
 from driftnorm.shifts import CORRUPTIONS, SHIFTS, frost_source
 from driftnorm.training.augmentation.standard import Standard
@@ -226,12 +225,7 @@ class FineTuning:
 @lru_cache(maxsize=1)
 def _training_set(path: str) -> tuple[ImageSet, dict[str, str | int]]:
     """The clean training images, and which they are."""
-    found = load_clean(path, "train")
-    if not isinstance(found, ImageSet):
-        raise DataError(
-            f"{path} is a folder of pictures; expected CIFAR-10's or CIFAR-100's official binary "
-            "files, or an .npz file with images, labels and classes."
-        )
+    found = load_arrays(path, "train")
     return found, fingerprint(found)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from driftnorm.images.image_set import ImageSet
+from driftnorm.images.tensors import tensors
 from driftnorm.models import save_checkpoint
 from driftnorm.training.augmentation.catalog import RECIPES, TrainingRecipe
 from driftnorm.training.batches import Batch, ShuffledBatches
-from driftnorm.training.evaluation import as_tensors, clean_accuracy, fingerprint
+from driftnorm.training.evaluation import clean_accuracy, fingerprint
 from driftnorm.training.loop import (
     Hooks,
     LoopSettings,
@@ -141,7 +142,7 @@ class RobustTraining:
         start = starting_point(self.architecture, self.init, training, self.seed)
         model = start.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         state = TrainState(model, {"sgd": self.optimization.optimizer(model.parameters())})
-        images, labels = (tensor.to(self.device) for tensor in as_tensors(training))
+        images, labels = (tensor.to(self.device) for tensor in tensors(training))
         source = ShuffledBatches(images, labels, self.optimization.batch_size, self.seed)
         step = descend(self.recipe)
 

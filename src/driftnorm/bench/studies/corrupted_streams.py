@@ -7,27 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol as Interface
-from typing import TypeAlias
 
-import numpy as np
-
-from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import DataId
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import holds_cifar_c, load_cifar_c
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.corrupted import SEVERITIES, corrupted
-from driftnorm.images.image_set import ImageSet, spread_positions
+from driftnorm.images.image_set import Images
 from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imagenet_c
 from driftnorm.images.labelled import load_clean
 from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import read_provenance
 from driftnorm.shifts import SHIFTS, frost_source
 
-__all__ = ["Images", "Streams", "open_streams", "stored_corruptions"]
+__all__ = ["Streams", "open_streams", "stored_corruptions"]
 
-Images: TypeAlias = ImageSet | PictureSet
 
 _PICTURES = "overlays"
 _CHUNK = 512  # images corrupted between two checks for a stop request
@@ -80,10 +75,7 @@ class OnTheFly:
             if not isinstance(images, PictureSet):
                 raise ValueError(f"`classes` is for folders of images, but {self.data} has none.")
             images = images.renumbered(self.classes)
-        if self.limit is not None and isinstance(images, PictureSet):
-            # Pictures are sorted by class: the first ones would all be of one.
-            return images.take(spread_positions(images.name, len(images), self.limit))
-        return images.first(self.limit)
+        return images.some(self.limit)
 
     @property
     def data_id(self) -> DataId:
@@ -109,15 +101,7 @@ class OnTheFly:
         clean = _part(self._clean, part)
         if not severity:
             return clean
-        how = (corruption, severity, seed, self.frost)
-        if not isinstance(clean, ImageSet):
-            return corrupted(clean, *how)
-        parts = []
-        for start in range(0, len(clean), _CHUNK):
-            end_if_stopped()
-            parts.append(corrupted(clean.take(slice(start, start + _CHUNK)), *how))
-        pixels = np.concatenate([part.images for part in parts])
-        return replace(parts[0], images=pixels, labels=clean.labels, indices=clean.indices)
+        return corrupted(clean, corruption, severity, seed, self.frost)
 
 
 @dataclass(frozen=True)
@@ -264,7 +248,7 @@ def _variant(corruption: str, frost: str | None) -> str:
 
 def _honest_name(name: str, images: Images) -> str:
     """The data's name, unless it would be mistaken for a published data set."""
-    if isinstance(images, PictureSet) and is_imagenet(images.classes):
+    if images.in_files and is_imagenet(images.classes):
         return "imagenet"
-    genuine = isinstance(images, ImageSet) and _KNOWN.get(name) == images.classes
+    genuine = not images.in_files and _KNOWN.get(name) == images.classes
     return f"own {name}" if name.lower() in _KNOWN and not genuine else name

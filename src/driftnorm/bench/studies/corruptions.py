@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm._internal.processes import end_if_stopped
-from driftnorm._internal.types import Pixels
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import (
     Cell,
@@ -26,7 +23,7 @@ from driftnorm.bench.cell import (
 from driftnorm.bench.protocol import stream_order
 from driftnorm.bench.runner import Opened, Study
 from driftnorm.bench.samples import Look
-from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
+from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
     check_class_count,
     check_corruptions,
@@ -35,8 +32,8 @@ from driftnorm.bench.studies.corruption_checks import (
 )
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.images.image_set import ImageSet
-from driftnorm.images.pictures import PictureSet
+from driftnorm.images.image_set import Images, ImageSet
+from driftnorm.images.tensors import tensors, unit
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.shifts import CORRUPTIONS
 
@@ -155,8 +152,7 @@ class CorruptionStudy(Study):
     @cached_property
     def _first(self) -> ImageSet:
         """One image as the streams have them."""
-        first = self._streams.example(self.corruptions[0], max(self.severities)).first(1)
-        return first if isinstance(first, ImageSet) else first.load()
+        return self._streams.example(self.corruptions[0], max(self.severities)).first(1).load()
 
     @cached_property
     def _network(self) -> MeasuredNetwork:
@@ -175,7 +171,7 @@ class CorruptionStudy(Study):
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network, and the stream's images in memory or in a file of `scratch`."""
         network = self._network.network(cell.network)
-        images = _in_memory(self.images(cell), scratch)
+        images = self.images(cell).load(scratch / "pixels")
 
         def look(at: int) -> Look:
             return Look(f"image {images.indices[at]}", int(images.labels[at]), images.images[at])
@@ -208,22 +204,9 @@ def batches(images: ImageSet, size: int, device: str = "cpu") -> Iterator[tuple[
     """Images in [0, 1] as (N, 3, H, W), with labels, batch by batch."""
     for begin in range(0, len(images), size):
         part = slice(begin, begin + size)
-        pixels = torch.from_numpy(np.array(images.images[part])).to(device)
-        labels = torch.from_numpy(np.array(images.labels[part]))
-        yield pixels.permute(0, 3, 1, 2).float().div(255), labels
-
-
-def _in_memory(found: ImageSet | PictureSet, scratch: Path) -> ImageSet:
-    if isinstance(found, ImageSet):
-        return found
-    read = found.read
-
-    def reading(path: Path, index: int) -> Pixels:
-        end_if_stopped()
-        return read(path, index)
-
-    return replace(found, read=reading).spool(scratch / "pixels")
+        pixels, labels = tensors(images, part)
+        yield unit(pixels.to(device)), labels
 
 
 def _shuffles(images: Images, seed: int) -> bool:
-    return seed != 0 or not isinstance(images, ImageSet)
+    return seed != 0 or images.in_files

@@ -8,7 +8,6 @@ from driftnorm._internal.exports import lazy_exports
 
 if TYPE_CHECKING:
     from driftnorm.images.domains.cache import cached_arrays as cached_arrays
-    from driftnorm.images.domains.domain_arrays import DomainArray as DomainArray
     from driftnorm.images.domains.domain_arrays import DomainArrays as DomainArrays
     from driftnorm.images.domains.domain_arrays import evaluation_batches as evaluation_batches
     from driftnorm.images.domains.folder import Domain as Domain
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Domain": "folder",
-    "DomainArray": "domain_arrays",
     "DomainArrays": "domain_arrays",
     "DomainSet": "folder",
     "cached_arrays": "cache",

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+import numpy as np
 import PIL
 
 from driftnorm._internal.cache_folder import cache_folder, made_once
@@ -24,9 +25,10 @@ from driftnorm._internal.progress import Report, no_report
 from driftnorm._version import __version__
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted_arrays import ArrayDraft
-from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays
+from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.folder import DomainSet
 from driftnorm.images.domains.squares import chunks, decode_chunk, file_digest
+from driftnorm.images.image_set import ImageSet
 from driftnorm.images.npy import open_npy
 
 __all__ = ["cached_arrays"]
@@ -160,6 +162,11 @@ def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
     arrays, start = [], 0
     for domain in domains.domains:
         end = start + len(domain)
-        arrays.append(DomainArray(domain.name, pixels[start:end], domain.labels))
+        arrays.append(
+            ImageSet(
+                *(domain.name, pixels[start:end], domain.labels, domains.classes),
+                np.arange(len(domain)),
+            )
+        )
         start = end
-    return DomainArrays(domains.name, tuple(arrays), domains.classes, True, content, domains.note)
+    return DomainArrays(domains.name, tuple(arrays), True, content, domains.note)

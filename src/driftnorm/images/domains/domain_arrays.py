@@ -6,54 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from driftnorm._internal.types import Integers, Pixels
+from driftnorm._internal.types import Integers
 from driftnorm.errors import DataError
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.domains.splits import Split, split_domain
-from driftnorm.images.unit_range import unit
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.tensors import tensors, unit
 
-__all__ = ["EVALUATION_BATCH", "DomainArray", "DomainArrays", "evaluation_batches"]
+__all__ = ["EVALUATION_BATCH", "DomainArrays", "evaluation_batches"]
 
 EVALUATION_BATCH = 64
-
-
-@dataclass(frozen=True, eq=False)
-class DomainArray:
-    """One domain.
-
-    Attributes:
-        name: Its name.
-        images: Bytes, (N, H, W, C); often a read-only view of a file.
-        labels: Class numbers, int64 (N,).
-    """
-
-    name: str
-    images: Pixels
-    labels: Integers
-
-    def __post_init__(self) -> None:
-        if self.images.ndim != 4 or self.images.dtype != np.uint8:
-            raise DataError(
-                f"{self.name}: `images` must be uint8 of shape (N, H, W, C), got "
-                f"{self.images.dtype} of shape {self.images.shape}."
-            )
-        if self.labels.shape != (len(self.images),) or self.labels.dtype != np.int64:
-            raise DataError(
-                f"{self.name}: `labels` must be int64 with one entry for each of the "
-                f"{len(self.images)} images, got {self.labels.dtype} of shape {self.labels.shape}."
-            )
-
-    def __len__(self) -> int:
-        """How many images there are."""
-        return len(self.labels)
-
-    def tensors(self, positions: Integers) -> tuple[Tensor, Tensor]:
-        """Copies of some images, bytes (N, C, H, W), channels last in memory, and their labels."""
-        images = torch.from_numpy(np.asarray(self.images[positions]))
-        return images.permute(0, 3, 1, 2), torch.from_numpy(self.labels[positions])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,32 +27,31 @@ class DomainArrays:
     Attributes:
         name: Of the set.
         domains: In the set's order; splits depend on it.
-        classes: Their names.
         augmented: Whether DomainBed augments this set in training: pictures yes, digits no.
         content: A hash of what the images were made from; a result stands beside it.
         note: What a result must say beside its number.
     """
 
     name: str
-    domains: tuple[DomainArray, ...]
-    classes: tuple[str, ...]
+    domains: tuple[ImageSet, ...]
     augmented: bool
     content: str
     note: str = ""
 
     def __post_init__(self) -> None:
+        if len({domain.classes for domain in self.domains}) != 1:
+            raise DataError(f"{self.name}: `domains` must have the same classes.")
         shapes = {domain.images.shape[1:] for domain in self.domains}
         if len(shapes) != 1:
             raise DataError(f"{self.name}: `domains` must agree in shape, got {sorted(shapes)}.")
         for domain in self.domains:
             if not len(domain):
                 raise DataError(f"{self.name}: domain {domain.name} holds no images.")
-            low, high = int(domain.labels.min()), int(domain.labels.max())
-            if low < 0 or high >= len(self.classes):
-                raise DataError(
-                    f"{self.name}: labels of {domain.name} must be from 0 to "
-                    f"{len(self.classes) - 1}, got {low} to {high}."
-                )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Name of each class."""
+        return self.domains[0].classes
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -112,7 +75,7 @@ class DomainArrays:
 
 
 def evaluation_batches(
-    domain: DomainArray,
+    domain: ImageSet,
     positions: Integers,
     batch_size: int = EVALUATION_BATCH,
     augmentation: np.random.Generator | None = None,
@@ -128,5 +91,5 @@ def evaluation_batches(
             are.
     """
     for start in range(0, len(positions), batch_size):
-        images, labels = domain.tensors(positions[start : start + batch_size])
+        images, labels = tensors(domain, positions[start : start + batch_size])
         yield (unit(images) if augmentation is None else augment(images, augmentation)), labels

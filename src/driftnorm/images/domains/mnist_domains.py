@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 
 from driftnorm._internal.types import Integers, Pixels
-from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays
+from driftnorm.images.domains.domain_arrays import DomainArrays
+from driftnorm.images.image_set import ImageSet
 from driftnorm.images.mnist import load_mnist
 
 __all__ = ["colored_mnist", "rotated_mnist"]
@@ -87,8 +88,8 @@ def _dealt(
         hand = order[number :: len(makers)]
         own_images, own_labels = make(images[hand], labels[hand], random)
         content.update(own_images.tobytes() + own_labels.tobytes())
-        domains.append(DomainArray(title, own_images, own_labels))
-    return DomainArrays(name, tuple(domains), classes, False, content.hexdigest())
+        domains.append(ImageSet(title, own_images, own_labels, classes, np.arange(len(own_labels))))
+    return DomainArrays(name, tuple(domains), False, content.hexdigest())
 
 
 def _rotated(images: Pixels, angle: int) -> Pixels:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop, require
 from driftnorm.training.batches import Batch

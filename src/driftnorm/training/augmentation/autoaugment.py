@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import mask_squares, mean_color
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import boxes
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop, require
 from driftnorm.training.batches import Batch

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.models import Normalized
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
 from driftnorm.training.batches import Batch

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.training.batches import Batch
 
 __all__ = [

@@ -19,10 +19,10 @@ from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm._internal.types import Integers
 from driftnorm.images.domains.domain_arrays import (
     EVALUATION_BATCH,
-    DomainArray,
     DomainArrays,
     evaluation_batches,
 )
+from driftnorm.images.image_set import ImageSet
 from driftnorm.models import Normalized, Preprocessing, save_checkpoint
 from driftnorm.models.checkpoint_files import facts_in
 from driftnorm.models.deployed import ArmNetwork, variant_of
@@ -252,7 +252,7 @@ class DomainRun:
 
     @torch.no_grad()
     def _score(
-        self, model: nn.Module, domain: DomainArray, positions: Integers, trained: bool
+        self, model: nn.Module, domain: ImageSet, positions: Integers, trained: bool
     ) -> tuple[float, float]:
         augmented = trained and self.plan.augmented_validation and self.arrays.augmented
         rng = random_numbers(self.plan.seed, "augmentation", 2**31) if augmented else None

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from driftnorm._internal.types import Integers
 from driftnorm.images.domains.augment import augment
-from driftnorm.images.domains.domain_arrays import DomainArray
-from driftnorm.images.unit_range import unit
+from driftnorm.images.image_set import ImageSet
+from driftnorm.images.tensors import tensors, unit
 from driftnorm.training.batches import random_numbers
 
 __all__ = ["Batches"]
@@ -32,7 +32,7 @@ class Batches:
 
     def __init__(
         self,
-        domains: Sequence[DomainArray],
+        domains: Sequence[ImageSet],
         positions: Sequence[Integers],
         batch_size: int,
         seed: int,
@@ -63,13 +63,13 @@ class Batches:
         batches = []
         for domain, positions in zip(self.domains, self.positions, strict=True):
             draws = positions[order.integers(0, len(positions), self.batch_size)]
-            images, labels = domain.tensors(draws)
+            images, labels = tensors(domain, draws)
             pixels = augment(images, changes, self.side) if self.augmented else unit(images)
             batches.append((pixels, labels))
         return batches
 
 
-def _check_positions(domain: DomainArray, positions: Integers) -> None:
+def _check_positions(domain: ImageSet, positions: Integers) -> None:
     if not len(positions) or positions.min() < 0 or positions.max() >= len(domain):
         raise ValueError(
             f"`positions` of {domain.name} must be at least one, each from 0 to {len(domain) - 1}."

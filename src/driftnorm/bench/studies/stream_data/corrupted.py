@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 from torch import nn
 
-from driftnorm._internal.processes import end_if_stopped
-from driftnorm._internal.types import Integers, Pixels
+from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId, Shift
-from driftnorm.bench.studies.corrupted_streams import Images, Streams, open_streams
+from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
     check_class_count,
     check_corruptions,
@@ -27,7 +25,7 @@ from driftnorm.bench.studies.stream_data.data import (
     StreamData,
 )
 from driftnorm.errors import DataError
-from driftnorm.images.image_set import ImageSet, spread_positions
+from driftnorm.images.image_set import Images
 from driftnorm.images.labelled import load_clean
 from driftnorm.streams import Domain
 
@@ -102,10 +100,7 @@ class CorruptedData(StreamData):
                 f"{self.skip}."
             )
         limit = None if self.limit is None else min(self.limit, count)
-        if isinstance(example, ImageSet):
-            return np.arange(self.skip, self.skip + (limit or count))
-        # Image folders are sorted by class: the next ones would all be of one class.
-        return self.skip + spread_positions(example.name, count, limit)
+        return self.skip + example.take(slice(self.skip, None)).some_positions(limit)
 
     @property
     def data_id(self) -> DataId:
@@ -114,7 +109,7 @@ class CorruptedData(StreamData):
         if len(positions) == len(self._example):
             return data
         ends = f"{positions[0]} to {positions[-1]}"
-        some = "images" if isinstance(self._example, ImageSet) else f"{len(positions)} images of"
+        some = f"{len(positions)} images of" if self._example.in_files else "images"
         return replace(data, subset=", ".join(filter(None, (data.subset, f"{some} {ends}"))))
 
     @property
@@ -158,24 +153,14 @@ class CorruptedData(StreamData):
     def images(self, domain: Domain, seed: int, chosen: Integers) -> Pictures:
         """Corrupted now, and only these."""
         part = self._positions[chosen]
-        found = self._streams.images(domain.name, domain.severity, seed, part)
-        if isinstance(found, ImageSet):
-            return found.images
-        pixels: list[Pixels] = []
-        for batch in found.batches(32):
-            end_if_stopped()
-            pixels.append(batch.images)
-        return np.concatenate(pixels)
+        return self._streams.images(domain.name, domain.severity, seed, part).load().images
 
     def source_images(self, seed: int) -> Pictures | None:
         """The first ones, or evenly spaced ones for image folders."""
         if self.source is None:
             return None
         found = load_clean(self.source, "train")
-        count = min(SOURCE_IMAGES, len(found))
-        if isinstance(found, ImageSet):
-            return found.first(count).images
-        return found.take(spread_positions(found.name, len(found), count)).load().images
+        return found.some(min(SOURCE_IMAGES, len(found))).load().images
 
     @cached_property
     def _networks(self) -> dict[NetworkId, MeasuredNetwork]:
@@ -197,9 +182,7 @@ class CorruptedData(StreamData):
     @cached_property
     def image_shape(self) -> tuple[int, int, int]:
         """That of the first image."""
-        first = self._example.first(1)
-        pixels = first.images if isinstance(first, ImageSet) else first.load().images
-        height, width, channels = pixels.shape[1:]
+        height, width, channels = self._example.first(1).load().images.shape[1:]
         return channels, height, width
 
     @property

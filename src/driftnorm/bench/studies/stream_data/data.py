@@ -16,7 +16,7 @@ from driftnorm._internal.description import Description
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId, Shift
 from driftnorm.bench.runner import Task
-from driftnorm.images.unit_range import unit
+from driftnorm.images.tensors import unit
 from driftnorm.streams import Course, Domain, Gradual, Probes, Steady
 
 __all__ = ["CLEAN_DOMAIN", "SOURCE_IMAGES", "Pictures", "StreamData"]

@@ -14,9 +14,9 @@ from driftnorm.bench.cell import CLEAN, DataId, NetworkId
 from driftnorm.bench.studies.corruption_checks import check_class_count, check_whole
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.data import Pictures, StreamData
-from driftnorm.images.domains.domain_arrays import DomainArray, DomainArrays
+from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.images.image_set import spread_positions
+from driftnorm.images.image_set import ImageSet, spread_positions
 from driftnorm.streams import Domain
 
 __all__ = ["DomainData"]
@@ -54,7 +54,7 @@ class DomainData(StreamData):
             )
         return open_arrays(self.data, sides.pop(), self.cache)
 
-    def _domain(self, domain: Domain) -> DomainArray:
+    def _domain(self, domain: Domain) -> ImageSet:
         return self._arrays.domains[self._arrays.index(domain.name)]
 
     def _positions(self, domain: Domain) -> Integers:
