@@ -99,9 +99,7 @@ MUTANTS = {
         "        self._tree = tree\n        self._fitted",
         "        self._fitted",
     ),
-    "the answer is the state's own": Mutant(
-        "adapter/_network.py", "x = self.x.clone()", "x = self.x"
-    ),
+    "the batch itself is passed": Mutant("adapter/_network.py", "x = self.x.clone()", "x = self.x"),
 }
 
 

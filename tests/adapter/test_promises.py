@@ -264,3 +264,24 @@ def test_every_mutant_still_breaks_a_line_of_the_package(mutant: Mutant) -> None
     # Not the imported package, which is a mutant itself when `make mutants` runs this.
     file = Path(__file__).parents[2] / "src" / "driftnorm" / mutant.file
     assert file.read_text().count(mutant.was) == 1
+
+
+def halving(network: nn.Module, in_place: bool) -> nn.Module:
+    """A network that halves its input first, in the caller's tensor or in one of its own."""
+    kind = type(network)
+
+    class Halved(kind):  # type: ignore[misc, valid-type]
+        def forward(self, x: Tensor) -> Any:
+            return super().forward(x.mul_(0.5) if in_place else x * 0.5)
+
+    network.__class__ = Halved
+    return network
+
+
+@every_row
+def test_a_network_may_change_its_input(row: Row, network: Build, batches: Draw) -> None:
+    changing, plain = (row.adapt(halving(network(), in_place)) for in_place in (True, False))
+    for x in batches(count=3):
+        before = x.clone()
+        assert torch.equal(changing(x), plain(x))
+        assert torch.equal(x, before)
