@@ -128,7 +128,7 @@ def judge(stream: Stream) -> dict[str, Any]:
         warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
         for method in dict.fromkeys(("source", ADAPTED, advised)):
             spec = parse_method(method)
-            adapter = driftnorm.adapt(network, spec.recipe())
+            adapter = driftnorm.adapt(network, spec.recipe)
             parts = (torch.split(whole[rest], BATCH) for whole in (images, labels))
             metrics = evaluate(adapter, zip(*parts, strict=True))
             right[method] = unpack_bits(str(metrics["correct"]), len(rest)).astype(np.float64)

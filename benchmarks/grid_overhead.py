@@ -111,7 +111,7 @@ def grid(work: CorruptionStudy) -> Callable[[], object]:
 
 def adapter_loop(work: CorruptionStudy) -> Callable[[], object]:
     tensors, network = ready_tensors(work), load("resnet20")
-    recipe = work.methods[0].with_defaults(work.optimising).recipe()
+    recipe = work.methods[0].with_defaults(work.optimising).recipe
 
     def run() -> None:
         adapter = RecipeAdapter(network, recipe, guard="off")

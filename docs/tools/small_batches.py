@@ -76,7 +76,7 @@ def _metrics(cell: Cell, network: nn.Module) -> dict[str, object]:
     stream = shifted_batches(cell.stream.seed, cell.stream.shift, cell.protocol.batch_size, IMAGES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DriftnormWarning)
-        return evaluate(RecipeAdapter(network, spec_of(cell.method).recipe()), stream)
+        return evaluate(RecipeAdapter(network, spec_of(cell.method).recipe), stream)
 
 
 def measure_cifar(data: Path, weights: Path, folder: Path) -> list[Row]:

@@ -134,11 +134,11 @@ def test_presets_say_what_the_papers_ran() -> None:
     ):
         preset = find_preset(name)
         assert preset.batch_size == batch
-        tent = parse_method("tent").with_defaults(preset.optimising).recipe()
+        tent = parse_method("tent").with_defaults(preset.optimising).recipe
         assert tent.update == (Descent(optimizer, lr=rate),), name
         assert tent.steps == 1, name
     own = parse_method("tent:lr=0.5").with_defaults(find_preset("paper").optimising)
-    assert own.recipe().update == (Descent("adam", lr=0.5),)  # a method's own option wins
+    assert own.recipe.update == (Descent("adam", lr=0.5),)  # a method's own option wins
     with pytest.raises(ValueError, match="Did you mean 'tent-cifar'"):
         find_preset("tent-cifr")
 
@@ -149,7 +149,7 @@ def test_a_presets_options_reach_only_methods_with_gradient_steps(data: str) -> 
     assert options["source"] == ()
     assert dict(options["tent"])["optimizer"] == "sgd"
     (tent,) = {cell.method for cell in small.cells() if cell.method.name == "tent"}
-    assert spec_of(tent).recipe().update == (Descent("sgd", lr=2.5e-4),)
+    assert spec_of(tent).recipe.update == (Descent("sgd", lr=2.5e-4),)
 
 
 AS_IT_IS = {"mean": (0.0,) * 3, "std": (1.0,) * 3}  # the networks take images in [0, 1]
@@ -303,7 +303,7 @@ def test_method_words() -> None:
     spec = parse_method("gprebn:theta=0.5,statistics=source")
     assert spec == MethodSpec("gprebn", (("statistics", "source"), ("theta", 0.5)))
     assert parse_method(str(spec)) == spec
-    assert parse_method("bn:only=first(0.5)").recipe().only == First(0.5)
+    assert parse_method("bn:only=first(0.5)").recipe.only == First(0.5)
     with pytest.raises(ValueError, match="key=value"):
         parse_method("tent:lr")
     with pytest.raises(ValueError, match="Did you mean 'tent'"):

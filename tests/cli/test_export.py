@@ -66,7 +66,7 @@ def batches(pictures: Path) -> tuple[Tensor, ...]:
 def adapted(source: Path, pictures: Path, method: str = "steady") -> RecipeAdapter:
     """The same, done by hand."""
     spec = parse_method(method)
-    adapter = RecipeAdapter(open_model(source).network, spec.recipe(), method=spec.name, seed=0)
+    adapter = RecipeAdapter(open_model(source).network, spec.recipe, method=spec.name, seed=0)
     for x in batches(pictures):
         adapter(x)
     return adapter.freeze()

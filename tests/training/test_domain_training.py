@@ -440,7 +440,7 @@ def test_grids() -> None:
         for setting in settings_of(method):
             options = {**dict(setting), "source_lr": 1e-4} if "rho" in dict(setting) else setting
             word = parse_method(method).with_defaults(tuple(dict(options).items()))
-            assert word.recipe() is not None
+            assert word.recipe is not None
 
 
 def test_settings_are_chosen_by_validation_alone() -> None:

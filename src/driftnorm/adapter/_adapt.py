@@ -116,7 +116,7 @@ def adapt(
                 f"{method!r} has no option `{name}`.{nearest(name, known)} "
                 f"It takes: {', '.join(known)}."
             )
-    recipe = spec.with_options(options).recipe()
+    recipe = spec.with_options(options).recipe
     return RecipeAdapter(network, recipe, method=spec.name, **engine)
 
 

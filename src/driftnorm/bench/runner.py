@@ -254,7 +254,7 @@ def adapter_of(cell: Cell, network: nn.Module, defaults: Options = ()) -> Recipe
     spec = spec_of(cell.method).with_defaults(defaults)
     return RecipeAdapter(
         network,
-        spec.recipe(),
+        spec.recipe,
         method=spec.name,
         guard=cast(Policy, cell.protocol.guard),
         episodic=cell.protocol.reset == "per batch",

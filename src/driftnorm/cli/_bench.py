@@ -159,4 +159,4 @@ def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> 
 def _steps(cell: Cell) -> int:
     """Gradient steps per batch; 0 for methods that take none."""
     own = MethodSpec(cell.method.name, cell.method.options)
-    return cell.method.steps if own.recipe().needs_backward else 0
+    return cell.method.steps if own.recipe.needs_backward else 0

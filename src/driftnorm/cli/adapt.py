@@ -115,7 +115,7 @@ def adapt(
     inputs = open_images(data, seed)
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     # With a seed, even a network that draws random numbers predicts the same after a restart.
-    adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, guard=guard, seed=0)
+    adapter = RecipeAdapter(opened.network, spec.recipe, method=spec.name, guard=guard, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
     if batch_size is None and not fresh:
@@ -125,7 +125,7 @@ def adapt(
         opened,
         console,
         device=opening.device,
-        gradient=spec.recipe().needs_backward,
+        gradient=spec.recipe.needs_backward,
     )
     arguments["batch_size"] = images
     given = {

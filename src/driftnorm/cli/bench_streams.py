@@ -122,7 +122,7 @@ def bench_streams(
     )
     usual: tuple[str, ...] = STREAM_METHODS
     if methods is None and data != DIGITS and source_data is None:
-        usual = tuple(name for name in usual if not parse_method(name).recipe().needs_fit)
+        usual = tuple(name for name in usual if not parse_method(name).recipe.needs_fit)
         left = ", ".join(name for name in STREAM_METHODS if name not in usual)
         text = f"note: {left} is left out: it needs source-domain images (--source-data)."
         console.print(text, markup=False, soft_wrap=True)

@@ -74,7 +74,7 @@ def diagnose(
         opened,
         aside,
         device=opening.device,
-        gradient=any(parse_method(each).recipe().needs_backward for each in tried),
+        gradient=any(parse_method(each).recipe.needs_backward for each in tried),
         networks=1 + len(tried),
     )
 

@@ -95,7 +95,7 @@ def export(
     opened = opening.open(network, console)
     if chosen == "safetensors":
         check_rebuilt(opened)
-    adapter = RecipeAdapter(opened.network, spec.recipe(), method=spec.name, seed=0)
+    adapter = RecipeAdapter(opened.network, spec.recipe, method=spec.name, seed=0)
     if load_state is not None:
         load_adapter(load_state, adapter)
     make_folders({"--out": out}, console)

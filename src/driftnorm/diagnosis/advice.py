@@ -72,7 +72,7 @@ def evidence(run: DryRun) -> Trial:
     The most telling one without gradient: minimising entropy makes any network surer, right or
     wrong. Where there is none such, the first that adapts.
     """
-    plain = [t for t in run.trials[1:] if parse_method(t.method).recipe().loss is None]
+    plain = [t for t in run.trials[1:] if parse_method(t.method).recipe.loss is None]
     return max(plain or run.trials[1:2], key=lambda trial: trial.information)
 
 
@@ -147,7 +147,7 @@ def _batch_size(run: DryRun) -> Advice:
 
 
 def _rated(method: str) -> bool:
-    recipe: Recipe = parse_method(method).recipe()
+    recipe: Recipe = parse_method(method).recipe
     return recipe.loss is not None
 
 

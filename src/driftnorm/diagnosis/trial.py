@@ -174,7 +174,7 @@ class _Run:
         # Before the meter watches: an adapter would take its hooks over.
         self.source = copy.deepcopy(network).eval().requires_grad_(False)
         self.adapters: dict[str, Adapter] = {
-            name: RecipeAdapter(self.source, parse_method(name).recipe()) for name in wanted
+            name: RecipeAdapter(self.source, parse_method(name).recipe) for name in wanted
         }
         self.meter = DriftMeter(self.source)
         self.tallies = {name: _Tally() for name in ("source", *wanted)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from driftnorm._internal.options import Options, options_text, read_joined
@@ -37,8 +38,11 @@ class MethodSpec:
 
     def with_options(self, options: Mapping[str, Any]) -> MethodSpec:
         """The same with these options in place of its own."""
+        if not options:
+            return self  # whose recipe may be built already
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
 
+    @cached_property
     def recipe(self) -> Recipe:
         """Its recipe; unknown names and options raise."""
         return build(self.name, {key: _decoded(value) for key, value in self.options})
@@ -53,7 +57,7 @@ def parse_method(text: str) -> MethodSpec:
     'eta@gprebn+rt3a:margin=0.3,theta=0.5'
     """
     spec = MethodSpec(*read_joined(text, "+@"))
-    spec.recipe()
+    _ = spec.recipe  # raises
     return spec
 
 

@@ -115,6 +115,8 @@ class CorruptionStudy(Study):
         outputs = len(self._network.opened.classes) or None
         check_class_count(self.model, outputs, data.label, example.classes)
         variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
+        methods = [*map(self._method, self.methods)]
+        predict = {method: spec_of(method).recipe.predict for method in methods}
         return [
             Cell(
                 self.name,
@@ -127,9 +129,7 @@ class CorruptionStudy(Study):
                     seed=seed,
                 ),
                 method,
-                Protocol(
-                    self.batch_size, predict=spec_of(method).recipe().predict, guard=self.guard
-                ),
+                Protocol(self.batch_size, predict=predict[method], guard=self.guard),
             )
             for seed in self.seeds
             for severity in self.severities
@@ -138,12 +138,12 @@ class CorruptionStudy(Study):
                 if severity
                 else [()]
             )
-            for method in map(self._method, self.methods)
+            for method in methods
         ]
 
     def _method(self, method: MethodSpec) -> MethodId:
         """The method with the study's settings, if it takes gradient steps."""
-        return method_id(method, self.optimising if method.recipe().needs_backward else ())
+        return method_id(method, self.optimising if method.recipe.needs_backward else ())
 
     @cached_property
     def _streams(self) -> Streams:

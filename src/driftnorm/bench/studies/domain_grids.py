@@ -45,7 +45,7 @@ def settings_of(method: str, size: GridSize = "full") -> tuple[Options, ...]:
     fixed = {name for name, _ in word.options}
     if "statistics" in fixed or "momentum" in fixed:
         fixed.add("theta")  # a row of an ablation is about the statistics themselves
-    if not word.recipe().needs_backward:
+    if not word.recipe.needs_backward:
         fixed.add("theta")  # the paper selects that of GpreBN only
     known = options_of(word.name)
     names = [name for name in _VALUES[size] if name in known and name not in fixed]

@@ -24,6 +24,7 @@ from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import (
     Cell,
     DataId,
+    MethodId,
     NetworkId,
     Protocol,
     Shift,
@@ -218,27 +219,31 @@ class DomainStudy(Study):
             most = most_settings(method, known[method], known.get("tent", ()))
             yield from sorted(own, key=lambda cell: -cell.method.steps)[:most]
 
+    @cached_property
+    def _tried(self) -> list[MethodId]:
+        """Every method at every setting."""
+        words = [(parse_method(word), settings_of(word, self.grid)) for word in self.methods]
+        return [method_id(spec, settings) for spec, several in words for settings in several]
+
     def _cells_of(self, trained: TrainedNetwork) -> list[Cell]:
         arrays = self.arrays(trained)
-        return [
-            Cell(
-                "domains",
-                trained.id,
-                StreamId(
-                    DataId(arrays.name),
-                    (Shift(domain),),
-                    count=len(self.positions(arrays, trained, domain, part)),
-                    split=part,
-                    order="shuffled",
-                    seed=seed,
-                ),
-                method_id(parse_method(method), settings),
-                Protocol(self.batch_size),
+        streams = [
+            StreamId(
+                DataId(arrays.name),
+                (Shift(domain),),
+                count=len(self.positions(arrays, trained, domain, part)),
+                split=part,
+                order="shuffled",
+                seed=seed,
             )
             for seed in self.seeds
             for domain, part in _streams(trained)
-            for method in self.methods
-            for settings in settings_of(method, self.grid)
+        ]
+        protocol = Protocol(self.batch_size)
+        return [
+            Cell("domains", trained.id, stream, method, protocol)
+            for stream in streams
+            for method in self._tried
         ]
 
     def arrays(self, trained: TrainedNetwork) -> DomainArrays:

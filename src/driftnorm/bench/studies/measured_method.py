@@ -11,7 +11,7 @@ __all__ = ["method_id", "spec_of"]
 
 def method_id(spec: MethodSpec, settings: Options = ()) -> MethodId:
     """A method as a cell stores it, with a study's settings where its own word has none."""
-    own, recipe = dict(spec.options), spec.recipe()
+    own, recipe = dict(spec.options), spec.recipe
     chosen = {name: value for name, value in settings if name not in own}
     if recipe.needs_backward and "steps" not in own and recipe.steps != 1:
         chosen.setdefault("steps", recipe.steps)  # a default of the method's

@@ -82,6 +82,7 @@ class StreamStudy(Study):
             (network, stream) for network in self.data.networks for stream in self._stream_ids()
         ]
         methods = [method_id(method) for method in self.methods]
+        predict = {method: spec_of(method).recipe.predict for method in methods}
         return [
             Cell(
                 self.name,
@@ -91,7 +92,7 @@ class StreamStudy(Study):
                 Protocol(
                     self.batch_size,
                     reset="per shift" if stream.order.startswith(Steady.name) else "never",
-                    predict=spec_of(method).recipe().predict,
+                    predict=predict[method],
                     guard=self.guard,
                 ),
             )
