@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,10 @@ from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli import app
 from driftnorm.cli._conclusion import table_record
 from driftnorm.cli._progress import Bar
+from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.cli.demo import demo
 from driftnorm.models import build
+from driftnorm.training.loop import Progress
 from driftnorm.views.table import Column, Table
 
 Capture = pytest.CaptureFixture[str]
@@ -214,6 +217,20 @@ def test_progress_in_a_log_is_a_line_now_and_then(
         monkeypatch.setattr("driftnorm.cli._progress.time.monotonic", lambda: 2e9)
         bar("loading", 3_000_000, None)
     assert capsys.readouterr().err == ""
+
+
+def test_training_tells_a_log_its_steps(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("driftnorm.cli._progress.time.monotonic", lambda: next(clock))
+    with TrainingBar(Console(), "erm", 8) as bar:
+        bar.tell("training")
+        for step in range(1, 4):
+            bar.step(Progress(9, step), {"loss": 0.5})
+    said = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"\d+ images/s", "N images/s", line) for line in said] == [
+        "erm: training, loss 0.500, N images/s: 1 of 9",
+        "erm: training, loss 0.500, N images/s: 3 of 9",
+    ]
 
 
 def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(

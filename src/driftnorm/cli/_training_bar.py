@@ -1,4 +1,4 @@
-"""The progress bar of everything that trains."""
+"""The progress of everything that trains: a bar, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from driftnorm.training.loop import Progress as TrainingProgress
+from driftnorm.cli._progress import Bar
+from driftnorm.training.loop import Progress
 
 __all__ = ["TrainingBar"]
 
@@ -26,25 +26,19 @@ class TrainingBar:
     """
 
     def __init__(self, console: Console, title: str, images: int) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description:<24}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
+        self._console, self._bar = console, Bar(console)
         self.title, self.images = title, images
-        self._task = self._bar.add_task("starting", total=None, numbers="")
+        self._text = title
+        self._done: tuple[int, int | None] = (0, None)
         self._last, self._duration = time.perf_counter(), 0.0
 
     def tell(self, text: str) -> None:
         """What is being done."""
-        self._bar.update(self._task, description=f"{self.title}: {text}")
+        self._text = f"{self.title}: {text}"
+        self._bar(self._text, *self._done)
         self._last = time.perf_counter()
 
-    def step(self, progress: TrainingProgress, losses: Mapping[str, float]) -> None:
+    def step(self, progress: Progress, losses: Mapping[str, float]) -> None:
         """After each step."""
         now = time.perf_counter()
         memory = SPEED_MEMORY if self._duration else 0.0
@@ -54,8 +48,9 @@ class TrainingBar:
             f"{name} {100 * value:.0f} %" if name == "accuracy" else f"{name} {value:.3f}"
             for name, value in losses.items()
         ]
-        numbers = ", ".join([*shown, f"{self.images / self._duration:.0f} images/s"])
-        self._bar.update(self._task, completed=progress.step, total=progress.steps, numbers=numbers)
+        text = ", ".join([self._text, *shown, f"{self.images / self._duration:.0f} images/s"])
+        self._done = progress.step, progress.steps
+        self._bar(text, *self._done)
 
     def record(self, record: Mapping[str, float]) -> None:
         """After each evaluation: a line that stays."""
@@ -65,11 +60,11 @@ class TrainingBar:
             if name not in ("step", "seconds")
         )
         minutes = record["seconds"] / 60
-        self._bar.console.print(f"step {record['step']:.0f}, {minutes:.1f} minutes: {measured}")
+        self._console.print(f"step {record['step']:.0f}, {minutes:.1f} minutes: {measured}")
         self._last = time.perf_counter()
 
     def __enter__(self) -> TrainingBar:
-        self._bar.start()
+        self._bar.__enter__()
         return self
 
     def __exit__(
@@ -78,4 +73,4 @@ class TrainingBar:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        self._bar.__exit__(kind, error, traceback)
