@@ -38,7 +38,7 @@ IMAGES, SEEDS = 300, 2
 
 CIFAR_METHODS = (
     *("source", "bn:running=True", "bn:average=total,running=True"),
-    *("bn-prior", "bn-window", "gprebn"),
+    *("bn-prior", "bn-window", "steady", "gprebn"),
 )
 CIFAR_BATCH_SIZES = (1, 2, 4, 8, 16)
 CIFAR_CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "jpeg_compression")

@@ -5,7 +5,7 @@ Formula:
     number of images that the source statistics are worth.
 
 When it helps: batches too small to be trusted alone, where nothing may be carried from batch to
-batch (otherwise use ``bn-window``). When it hurts: a large N under strong shift keeps the
+batch (otherwise use ``steady``). When it hurts: a large N under strong shift keeps the
 statistics wrong.
 """
 
@@ -35,6 +35,6 @@ METHOD = Method(
     build=bn_prior,
     paper="Schneider et al. 2020, arXiv 2006.16971",
     summary="source statistics as a prior worth N images, updated by each batch",
-    helps="small batches of which nothing may be carried to the next; otherwise use bn-window",
+    helps="small batches of which nothing may be carried to the next; otherwise use steady",
     hurts="strong shift with a large N",
 )

@@ -18,7 +18,7 @@ from driftnorm.recipe import Recipe
 __all__ = ["METHOD", "SMALL_BATCH", "bn_window"]
 
 SMALL_BATCH = 16
-"""Below this batch size, this is the method to use (docs/choosing.md, small batches)."""
+"""Below this batch size, use steady or this method (docs/choosing.md, small batches)."""
 
 
 def bn_window(

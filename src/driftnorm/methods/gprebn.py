@@ -7,7 +7,7 @@ Formula:
 
 When it helps: corruptions, in batches of 16 or more. With theta < 1, selected on held-out source
 images, it does much less harm than Tent to networks fine-tuned with frozen BN statistics. When it
-hurts: batches of fewer than 16 images at the default rate (use ``bn-window``; on small digits it
+hurts: batches of fewer than 16 images at the default rate (use ``steady``; on small digits it
 still worked, on corrupted photographs it did worse than statistics without a step); learning rates
 of 0.01 over long streams, where Tent still gained; streams whose shift changes abruptly without a
 reset (running statistics lag; use ``momentum``); and, like every entropy method, class-ordered
