@@ -19,6 +19,7 @@ import driftnorm
 METHODS = {
     "bn": {},
     "bn-window": {},
+    "steady": {},
     "gprebn": {"lr": 0.02},
     "tent+t3a": {"lr": 0.02, "optimizer": "sgd"},
     "sar": {"margin": 1.0, "lr": 0.02},
