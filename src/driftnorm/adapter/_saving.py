@@ -106,14 +106,18 @@ def unpack(entries: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _judge(key: str, value: Tensor) -> None:
-    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+    if not _finite(value):
         raise ValueError(f"the state is damaged: `{key}` holds NaN or infinite values.")
     if key.endswith(":int") and int(value) < 0:
         raise ValueError(f"the state is damaged: `{key}` must be >= 0, got {int(value)}.")
 
 
+def _finite(value: Tensor) -> bool:
+    return not value.is_floating_point() or bool(torch.isfinite(value).all())
+
+
 def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
-    """Raise if the network's part of a state belongs to another network."""
+    """Raise if the network's part of a state belongs to another network or is damaged."""
     network = {k: v for k, v in given.items() if not k.startswith(PREFIX)}
     expected = {k: v for k, v in own.items() if not k.startswith(PREFIX)}
     if len(network) == len(given):
@@ -133,6 +137,8 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
                 f"the state is of another network: `{key}` has shape {tuple(network[key].shape)}, "
                 f"expected {tuple(value.shape)}."
             )
+        if _finite(value):  # a mask of the network's own may be infinite
+            _judge(key, network[key])
 
 
 def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
