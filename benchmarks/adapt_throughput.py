@@ -1,4 +1,4 @@
-"""What `driftnorm adapt` costs beside plain inference; its memory; its start.
+"""What `driftnorm adapt` costs, compared with plain inference; its memory; its start.
 
     python benchmarks/adapt_throughput.py [--model resnet20] [--images 20000] [--batch 64] \
         [--rounds 3] [--loaders array folder] [--picture 150] \
@@ -61,15 +61,16 @@ COLUMNS = (
 TURN = 8  # batches
 PARTS, LOADERS = ("processes", "throughput", "start", "memory"), ("array", "folder")
 RATIO, START, GROWTH = 0.9, 10.0, 50.0  # what was promised: at least, at most s, at most MB
-HEAD = """# What `driftnorm adapt` costs beside plain inference
+HEAD = """# What `driftnorm adapt` costs, compared with plain inference
 
 Written by `python benchmarks/adapt_throughput.py` from `rows/{rows}`.
 
 **As processes**: `driftnorm adapt --method bn` next to the loop that you would write with torch,
 over the same loader (`benchmarks/plain_inference.py`). Each runs in its own process, one after
 the other, in several rounds; times are from the first image to the last, and ratios are medians
-of those within a round. *Plain* passes images as torch's own loaders do (NCHW); *channels-last*
-in the layout that torch's kernels prefer, which the adapter uses by itself. `driftnorm adapt`
+of the ratios within a round. *Plain* passes images as torch's own loaders do (NCHW);
+*channels-last* passes them in the layout that torch's kernels prefer, which the adapter chooses
+itself. `driftnorm adapt`
 also tells the C library to keep freed memory; for your own process, set
 `MALLOC_TRIM_THRESHOLD_=2147483647 MALLOC_MMAP_THRESHOLD_=1073741824` in its environment.
 

@@ -276,16 +276,16 @@ def page() -> None:
 Measured by `python benchmarks/diagnose_verdicts.py run --cifar10 DIR --cifar100 FILE --weights DIR
 --frost DIR`, written by `... page` from `rows/diagnose-verdicts.jsonl`.
 
-`driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images, of the
-digits {DIGITS_DIAGNOSED}). Then the network as it is and `{ADAPTED}` at its defaults met the rest
-({JUDGED:,} images, of the digits the others of 899; batch {BATCH}, 1 step, no reset, scored before
-the update, seed 0, of the digits 0 to 2). *It helped*, *it hurt*: the 95 % interval of the paired
+`driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images; {DIGITS_DIAGNOSED}
+of the digits). Then the unadapted network and `{ADAPTED}` at its defaults ran on the rest
+({JUDGED:,} images; of the digits, the remaining ones of 899; batch {BATCH}, 1 step, no reset, scored
+before the update; seed 0, for the digits 0 to 2). *It helped*, *it hurt*: the 95 % interval of the paired
 difference (bootstrap over images) lies on one side of zero. Changes are of accuracy, in points.
 
 Streams: clean, and each of the 15 corruptions at severities {levels} (generated from the official
-test sets), shuffled; clean and gaussian noise sorted by class; of the digits clean and each shift
-at each severity. The thresholds were set with a ResNet-20 on corruptions of CIFAR-10, and looked at
-on the digits. {where["machine"]}, torch {where["torch"]}, driftnorm {where["driftnorm"]}.
+test sets), shuffled; clean and gaussian noise sorted by class; for the digits, clean and each
+shift at each severity. The thresholds were set with a ResNet-20 on corruptions of CIFAR-10, and
+checked on the digits. {where["machine"]}, torch {where["torch"]}, driftnorm {where["driftnorm"]}.
 """
     shown = "\n".join(table.to_markdown() for table in (*tables, policy_table(rows)))
     PAGE.write_text(f"{head}\n{summary(rows)}\n\n{shown}")

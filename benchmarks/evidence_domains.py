@@ -315,7 +315,7 @@ def long_streams(rows: Sequence[Row]) -> str:
 
 
 def partly(rows: Sequence[Row]) -> Table:
-    """Target statistics in a part of the layers."""
+    """Target statistics in part of the layers."""
     mine = in_order([row for row in rows if row.method in PARTLY], PARTLY)
     table = DOMAIN_VIEWS["domains"].make(mine)
     measured = tuple(row for row in table.rows if not str(row[0]).endswith("paper only"))
@@ -324,7 +324,7 @@ def partly(rows: Sequence[Row]) -> Table:
         "quarter by quarter; for the other three targets it is a prediction."
     )
     return replace(
-        table, title="Target statistics in a part of the layers", rows=measured, note=note
+        table, title="Target statistics in part of the layers", rows=measured, note=note
     )
 
 

@@ -224,7 +224,7 @@ def section(measured: Measurement) -> str:
     times = {name: np.array(values) for name, values in measured["seconds"].items()}
     lines = [
         f"## {measured['corruption']}\n",
-        "| method | grid, s | adapter, s | stock modules, s | beside adapter | beside stock |",
+        "| method | grid, s | adapter, s | stock modules, s | beyond adapter | beyond stock |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for label, wall, methods in (

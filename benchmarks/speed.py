@@ -297,7 +297,7 @@ def table(measured: Measurement) -> Table:
         )
     columns = (
         Column("candidate"),
-        Column("ms a batch", decimals=0),
+        Column("ms per batch", decimals=0),
         Column("quartiles"),
         Column("x inference", decimals=2),
         Column("x native step", decimals=2),

@@ -175,7 +175,7 @@ def rates() -> dict[str, Any]:
             found = [_error(networks[s], s, shift, rate, path) for s, shift in _streams()]
             errors[path].append(sum(found) / len(found))
     note = (
-        f"GpreBN, running statistics; digits, 899 samples a stream, {', '.join(RATE_SHIFTS)} at "
+        f"GpreBN, running statistics; digits, 899 samples per stream, {', '.join(RATE_SHIFTS)} at "
         f"severity {SEVERITY}, shuffled once, batch {BATCH_SIZE}, 1 Adam step, reset per shift, "
         f"scored before the update, guard off, seeds {min(RATE_SEEDS)} to {max(RATE_SEEDS)}."
     )

@@ -439,7 +439,7 @@ def test_a_table_takes_what_it_is_about_and_says_what_it_left(
     assert "Left out, because they ran on other streams: bn:running=True," in summary
     ablation = shown(capsys, "ablation", rows, "--format", "csv")
     assert "Only severity 5, which all methods ran on; left out: severity 1 2 3 4." in ablation
-    assert "The paper's 17.7 and 42.1 seem to be of severity 5." in ablation
+    assert "The paper's 17.7 and 42.1 seem to be for severity 5." in ablation
     app(
         ["plot", "severity", str(rows), "-o", str(tmp_path / "p.svg")], result_action="return_value"
     )

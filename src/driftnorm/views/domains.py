@@ -100,7 +100,7 @@ def _table(
 
 
 DOMAIN_VIEWS = {
-    "domains": View(domains_table, MAIN, "accuracy on unseen domains, beside the paper's"),
+    "domains": View(domains_table, MAIN, "accuracy on unseen domains, next to the paper's"),
     "domains-ablation": View(
         domains_ablation_table, ABLATIONS, "the two ablations on PACS, at Tent's setting"
     ),

@@ -46,7 +46,7 @@ __all__ = [
 # ------------------------------------------------------------------ robustness: errors
 
 SEVERITY_5 = (17.7, 42.1, 43.5)
-"""Numbers that the paper prints among means over severities, but that seem to be of severity 5."""
+"""Numbers that the paper prints among means over severities, but that seem to be for severity 5."""
 
 # Mean over severities, corruption by corruption, in canonical order.
 _METHODS = ("source", "tent", "t3a", "bn", "gprebn")
@@ -338,7 +338,7 @@ def severity_5_note(printed: Iterable[float | None]) -> str:
     if not found:
         return ""
     seem = "seems" if len(found) == 1 else "seem"
-    return f" The paper's {' and '.join(found)} {seem} to be of severity 5."
+    return f" The paper's {' and '.join(found)} {seem} to be for severity 5."
 
 
 def difference(ours: float, paper: float | None) -> float | None:

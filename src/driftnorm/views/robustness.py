@@ -157,7 +157,7 @@ _MAIN = ("source", "bn", "t3a", "tent", "gprebn")
 
 VIEWS = {
     "summary": View(summary_table, _MAIN, "mean error, with paired intervals"),
-    "detailed": View(detailed_table, _MAIN, "error by corruption, beside the paper's"),
+    "detailed": View(detailed_table, _MAIN, "error by corruption, next to the paper's"),
     "severity": View(severity_table, _MAIN, "error by severity"),
     "intro": View(
         intro_table,
