@@ -276,11 +276,12 @@ def page() -> None:
 Measured by `python benchmarks/diagnose_verdicts.py run --cifar10 DIR --cifar100 FILE --weights DIR
 --frost DIR`, written by `... page` from `rows/diagnose-verdicts.jsonl`.
 
-`driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images; {DIGITS_DIAGNOSED}
-of the digits). Then the unadapted network and `{ADAPTED}` at its defaults ran on the rest
-({JUDGED:,} images; of the digits, the remaining ones of 899; batch {BATCH}, 1 step, no reset, scored
-before the update; seed 0, for the digits 0 to 2). *It helped*, *it hurt*: the 95 % interval of the paired
-difference (bootstrap over images) lies on one side of zero. Changes are of accuracy, in points.
+`driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images;
+{DIGITS_DIAGNOSED} of the digits). Then the unadapted network and `{ADAPTED}` at its defaults ran on
+the rest ({JUDGED:,} images; of the digits, the remaining ones of 899; batch {BATCH}, 1 step, no
+reset, scored before the update; seed 0, for the digits 0 to 2). *It helped*, *it hurt*: the 95 %
+interval of the paired difference (bootstrap over images) lies on one side of zero. Changes are of
+accuracy, in points.
 
 Streams: clean, and each of the 15 corruptions at severities {levels} (generated from the official
 test sets), shuffled; clean and gaussian noise sorted by class; for the digits, clean and each
