@@ -98,6 +98,7 @@ STAGES = {
     "main": Stage("cifar10", C10, MAIN, (5, 4, 3, 2, 1)),
     "ablation": Stage("cifar10", C10, ABLATION, (5,)),
     "cifar100": Stage("cifar100", C100, MAIN, (5,)),
+    "cifar100-ablation": Stage("cifar100", C100, ABLATION, (5,)),
     "batch-sizes": Stage("cifar10", C10, BATCH_METHODS, (5,), BATCH_CORRUPTIONS, BATCH_SIZES),
     "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=1000),
     "resnet56": Stage("cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56"),
@@ -256,8 +257,10 @@ def page() -> None:
     if RUNS.is_dir():
         found = load_rows(RUNS)
         for slug in sorted({slug_of(row) for row in found}):
-            own = [row for row in found if slug_of(row) == slug]
-            save_rows(own, ROWS / f"robustness-{slug}.jsonl")
+            file = ROWS / f"robustness-{slug}.jsonl"
+            every = [*(load_rows(file) if file.exists() else []), *found]
+            own = {row.cell.key: row for row in every if slug_of(row) == slug}
+            save_rows([*own.values()], file)
     if TRAINED.is_dir():
         lines = [json.dumps(facts, sort_keys=True) + "\n" for facts in trained_facts()]
         TRAINED_ROWS.write_text("".join(lines))
