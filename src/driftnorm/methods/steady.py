@@ -2,15 +2,15 @@
 
 Formula:
     Statistics of a window of the stream that forgets at a jump (``bn-window``), with its own window
-    for each theta of a small grid; theta = 0 is the source.
-    J(theta) = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over about 256 recent
-    images, from predictions alone; the theta with the highest J answers. theta: 0, 0.2, 0.5 and 1;
-    the last must be better by 0.1.
+    for each theta of a small grid: 0 (the source), 0.2, 0.5, 1, and 1 over about 16 images only.
+    J = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over about 256 recent images, from
+    predictions alone. The answer is the mean of their probabilities with weights exp(J / t), where
+    t = 0.1 (h / ln K)^2 and h is the lowest H(mean p): with few classes the best one answers alone.
 
 When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
-images in between, few of many classes. No gradient: two to three forward passes per batch. When it
+images in between, few of many classes. No gradient: up to five forward passes per batch. When it
 hurts: on one long, steady shift in large batches, a gradient (``gprebn``) gains more; just after a
-change, the wrong theta may answer for some images.
+change, the wrong theta may have the largest weight for some images.
 """
 
 from driftnorm.methods._method import Method
@@ -29,23 +29,35 @@ def steady(
     memory: float = 256.0,
     size: float = 2000.0,
     jump: float = 3.0,
+    short: float = 16.0,
+    temperature: float = 0.1,
     only: Selector | None = None,
 ) -> Recipe:
-    """Windows of several thetas side by side, answered by the best, without optimisation.
+    """Windows of several thetas side by side, weighted in the answer, without optimisation.
 
     Args:
         theta: Weight of the window against the source in the network's own pass, in [0, 1]; the
-            source itself, 0.2 and 1 are run beside it.
+            source itself, 0.2 and 1 are run beside it, and 1 over a short window.
         caution: How much more the certainty of predictions counts than their spread.
         memory: Images over which predictions are averaged.
         size: Images that a window holds.
         jump: Multiple of the usual distance at the first layer that counts as a jump.
+        short: Images of the short window; 0 turns it off.
+        temperature: How far behind a theta may be and still have a third of the best one's weight;
+            at 0 the best one answers alone.
         only: The layers that take part.
     """
+    choice = ThetaChoice(
+        thetas=(0.0, 0.2, 1.0),
+        short=short,
+        caution=caution,
+        memory=memory,
+        temperature=temperature,
+    )
     return Recipe(
         statistics=Window(theta=theta, size=size, jump=jump),
         gradient="detached",
-        answer=(ThetaChoice(thetas=(0.0, 0.2, 1.0), caution=caution, memory=memory),),
+        answer=(choice,),
         only=only,
     )
 
@@ -54,7 +66,7 @@ METHOD = Method(
     name="steady",
     build=steady,
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
-    summary="windows of several thetas, answered by the best without labels, no gradient",
+    summary="windows of several thetas, weighted without labels, no gradient",
     helps="any stream and any batch size: shifts that change, clean images, few of many classes",
     hurts="one long, steady shift in large batches, where a gradient gains more",
 )

@@ -1,7 +1,8 @@
-"""Several mixtures with the source side by side; the best one answers, judged without labels."""
+"""Several mixtures with the source side by side; weighted averages of them, without labels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from driftnorm.parts.contract import Answer, Cost, Forward, Serving, Statistics, Step, Whole
 from driftnorm.parts.losses import softmax_entropy
-from driftnorm.parts.statistics import Mixture, counted_jumps, forgotten, of_theta
+from driftnorm.parts.statistics import Mixture, Window, counted_jumps, forgotten, of_theta
 
 __all__ = ["ThetaChoice", "information", "mixed", "spread_of"]
 
@@ -45,30 +46,36 @@ def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
 
 @dataclass(frozen=True)
 class ThetaChoice(Answer):
-    """Every theta keeps its own statistics; the one with the most informative predictions answers.
+    """Every theta keeps its own statistics; the more its predictions say, the more weight it has.
 
     The network's own pass uses the recipe's statistics. Every other theta is one more pass, as if
     it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
-    over recent images are kept; the one with the highest `information` answers.
+    over recent images are kept, and ``J`` is their `information`. The answer is the mean of the
+    probabilities with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread
+    over all classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one
+    answers alone, because every theta but 0 is wrong when the labels shift.
 
     Attributes:
         thetas: Those beside the recipe's own.
+        short: Images of one more window, with theta 1, that follows changes from batch to batch;
+            0 turns it off.
         caution: How much more the certainty of predictions counts than their spread.
         memory: Images over which predictions are averaged.
         enough: Images needed for a choice; until then the source answers.
         forget: The share of the sums that survives a jump of the statistics.
-        handicap: For a theta of 1: without the source's share it must be clearly better.
+        temperature: How far behind a theta may be and still have a third of the best one's weight.
         margin: A theta this far behind is only run now and then,
         every: namely once in this many batches, until the statistics jump.
     """
 
     thetas: tuple[float, ...] = (0.0, 0.2)
+    short: float = 0.0
     caution: float = 3.0
     memory: float = 256.0
     enough: int = 16
     forget: float = 0.1
-    handicap: float = 0.1
-    margin: float = 0.1
+    temperature: float = 0.1
+    margin: float = 0.2
     every: int = 8
 
     def __post_init__(self) -> None:
@@ -81,13 +88,17 @@ class ThetaChoice(Answer):
         for name, least in (("memory", 1), ("enough", 0), ("every", 1), ("caution", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
-        if not 0 <= self.forget <= 1 or not min(self.margin, self.handicap) >= 0:
-            raise ValueError("`forget` must be a share in [0, 1]; `margin`, `handicap` at least 0.")
+        if self.short and not self.short >= 1:
+            raise ValueError(f"`short` must be at least 1 image, or 0, got {self.short}.")
+        if not 0 <= self.forget <= 1 or not min(self.margin, self.temperature) >= 0:
+            raise ValueError(
+                "`forget` must be a share in [0, 1]; `margin`, `temperature` at least 0."
+            )
 
     @property
     def cost(self) -> Cost:
         """One more pass for every theta, at most."""
-        return Cost(forwards=len(self.thetas), bound=True)
+        return Cost(forwards=len(_names(self)), bound=True)
 
     def check(self, recipe: Whole) -> None:
         """It needs statistics with a theta to choose."""
@@ -96,9 +107,11 @@ class ThetaChoice(Answer):
                 f"{type(self).__name__} chooses theta, but {recipe.statistics} has none: use "
                 "`Mixture` or `Window`."
             )
+        if self.short and not isinstance(recipe.statistics, Window):
+            raise ValueError(f"`short` needs `Window` statistics, got {recipe.statistics}.")
 
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
-        """The prediction of the theta that seems best on recent images."""
+        """The predictions of the thetas, weighted by what they said about recent images."""
         if step.frozen:
             return logits  # it is the best one's already: see `serving`
         known, jumps = step[self], counted_jumps(step.forward.proposed)
@@ -107,7 +120,7 @@ class ThetaChoice(Answer):
         others: dict[str, Remembered] = {}
         answers = {"own": logits}
         names = ("own", *_names(self))
-        worth = {name: self._worth(name, known[name]) for name in names if name in known}
+        worth = {name: self._worth(known[name]) for name in names if name in known}
         seen_images = known.get("seen", 0) + len(logits)
         turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
         for name, theta in _names(self).items():
@@ -115,25 +128,28 @@ class ThetaChoice(Answer):
             if behind and not jumped and not turn:
                 others[name] = known[name]
                 continue
-            seen = self._asked(step, theta, known.get(name, {}), jumped)
+            seen = self._asked(step, name, known.get(name, {}), jumped)
             answers[name] = seen.logits
             layers = {"layers": seen.proposed} if theta else {}
             others[name] = {**self._counted(known.get(name, {}), seen.logits, jumped), **layers}
         counted = {"own": own, **others}
-        best = max(answers, key=lambda name: self._worth(name, counted[name]))
+        weights = self._weights({name: counted[name] for name in answers})
         if seen_images < self.enough:
-            best = next(name for name, theta in _names(self).items() if theta == 0)
-        choice = ["own", *_names(self)].index(best)
+            weights = {name: float(_names(self).get(name) == 0) for name in answers}
+        choice = names.index(max(weights, key=lambda name: weights[name]))
         counts = {"batch": known.get("batch", 0) + 1, "seen": seen_images, "jumps": jumps}
         step[self] = {**counted, **counts, "choice": choice}
-        return answers[best].to(logits.dtype)
+        return _average(answers, weights).to(logits.dtype)
 
-    def _asked(self, step: Step, theta: float, memory: Remembered, jumped: bool) -> Forward:
+    def _asked(self, step: Step, name: str, memory: Remembered, jumped: bool) -> Forward:
+        theta = _names(self)[name]
         if theta == 0:
             return step.run(step.x, mode="source")
         layers = memory.get("layers", of_theta(theta))
         if jumped:
             layers = forgotten(layers, self.forget)
+        if name == _SHORT:
+            layers = forgotten(layers, (1 - 1 / self.short) ** len(step.x))
         return step.run(step.x, values=step.values, mode="adapt", layers=layers)
 
     def _counted(self, memory: Remembered, logits: Tensor, jumped: bool) -> dict[str, Any]:
@@ -149,13 +165,22 @@ class ThetaChoice(Answer):
             "images": images + kept * memory.get("images", 0.0),
         }
 
-    def _worth(self, name: str, counted: Remembered) -> float:
+    def _worth(self, counted: Remembered) -> float:
         images = counted["images"]
-        worth = information(counted["p"] / images, counted["entropy"] / images, self.caution)
-        return worth - self.handicap * (_names(self).get(name) == 1)
+        return information(counted["p"] / images, counted["entropy"] / images, self.caution)
+
+    def _weights(self, counted: Mapping[str, Remembered]) -> dict[str, float]:
+        """Of each answer; they sum to 1."""
+        shares = [each["p"] / each["images"] for each in counted.values()]
+        classes = math.log(max(len(shares[0]), 2))
+        sharpness = max(self.temperature * (min(map(spread_of, shares)) / classes) ** 2, 1e-6)
+        worth = {name: self._worth(each) for name, each in counted.items()}
+        best = max(worth.values())
+        raw = {name: math.exp((value - best) / sharpness) for name, value in worth.items()}
+        return {name: value / sum(raw.values()) for name, value in raw.items()}
 
     def serving(self, step: Step) -> Serving | None:
-        """Whoever answered last."""
+        """Whoever weighed most in the last answer."""
         choice = step[self].get("choice", 0)
         if choice == 0:
             return None
@@ -169,10 +194,22 @@ class ThetaChoice(Answer):
             counted = memory.get(name, {"images": 1.0, "entropy": torch.zeros(())})
             if not counted["images"] > 0 or not float(counted["entropy"]) >= 0:
                 raise ValueError(f"`{name}` must have counted images, got {counted['images']}.")
-        if not 0 <= memory.get("choice", 0) <= len(self.thetas):
-            raise ValueError(f"`choice` must be from 0 to {len(self.thetas)}.")
+        if not 0 <= memory.get("choice", 0) <= len(_names(self)):
+            raise ValueError(f"`choice` must be from 0 to {len(_names(self))}.")
+
+
+_SHORT = "short"
 
 
 def _names(choice: ThetaChoice) -> dict[str, float]:
     """Names of the others' memories; a dot would split a name in the saved state."""
-    return {f"other{number}": theta for number, theta in enumerate(choice.thetas)}
+    long = {f"other{number}": theta for number, theta in enumerate(choice.thetas)}
+    return {**long, _SHORT: 1.0} if choice.short else long
+
+
+def _average(answers: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """Logits of the mean probabilities; where one answers alone, its own."""
+    if max(weights.values()) > 1 - 1e-6:
+        return answers[max(weights, key=lambda name: weights[name])]
+    shares = [weights[name] * F.softmax(each.float(), dim=1) for name, each in answers.items()]
+    return torch.stack(shares).sum(dim=0).clamp(min=1e-12).log()
