@@ -89,7 +89,7 @@ def test_weights_are_not_trained_in_half_precision(
 @pytest.mark.parametrize("method", ["gprebn", "gprebn+rt3a", "shot"])
 def test_a_state_goes_to_where_the_network_is(method: str, network: Build, batches: Draw) -> None:
     """A state from the CPU in an adapter elsewhere; "meta" is the other device at hand."""
-    adapter = adapt(network(), method, guard=driftnorm.Guard(share=1.0, doubtful_share=1.0))
+    adapter = adapt(network(), method, guard=driftnorm.Guard(share=1.0))
     for x in batches(count=2):
         adapter(x)
     there = copy.deepcopy(adapter).to("meta")

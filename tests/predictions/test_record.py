@@ -241,7 +241,7 @@ def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:
     alone.register_forward_pre_hook(lambda *_: pytest.fail("the source was asked once more"))
     np.save(home / "x.npy", drifting(96))
     plan = Plan(home / "a.csv", WANTED, CLASSES, {"method": "bn"}, batch_size=32)
-    asking = driftnorm.Guard(share=1.0, doubtful_share=1.0)
+    asking = driftnorm.Guard(share=1.0)
     adapter = driftnorm.adapt(network, "bn", seed=0, guard=asking)
     *_, outcome = adapt_stream(adapter, alone, open_inputs(home / "x.npy"), plan)
     assert isinstance(outcome, Outcome)

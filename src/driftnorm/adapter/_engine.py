@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -180,7 +181,7 @@ class RecipeAdapter(Adapter):
     @property
     def held(self) -> bool:
         """Whether the source answers for now, because the guard raised an alarm."""
-        return bool(self._watched.get("held", 0) > 0)
+        return bool(self._watched.get("held", 0) > 0 or self._watched.get("trial", False))
 
     @property
     def _watched(self) -> Mapping[str, Any]:
@@ -399,7 +400,7 @@ class RecipeAdapter(Adapter):
                 f"{self.method!r} needs a few hundred images of the source's domain, without "
                 "labels: call `adapter.fit(images)` once before the stream."
             )
-        if self.held:
+        if self._watched.get("held", 0) > 0:
             return self._held_answer(call)
         try:
             return self._adapt(call)
@@ -458,6 +459,9 @@ class RecipeAdapter(Adapter):
             disagreement=self._watched.get("disagreement", float("nan")),
             source=self._watch.asked,
         )
+        if self.held:  # on trial: it adapts, but does not answer yet
+            self.last = replace(self.last, status="guarded", reason=self.alarms[-1].reason)
+            return self._source_answer(call)
         return detached(answer) if logits is None else logits.detach()
 
     def _experience(self, setting: Setting, draft: Draft, call: Call) -> LiveStep:

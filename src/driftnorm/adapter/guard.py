@@ -121,11 +121,13 @@ class Guard:
 
     Attributes:
         policy: ``"warn"``; ``"reset"`` (forget the stream, and keep adapting); ``"freeze"`` (forget
-            it, let the source answer for ``hold`` images, then try again; if that fails soon, hold
-            twice as long); ``"off"``. With reset and freeze the batch that raised the alarm is
-            answered by the source and leaves no trace.
-        share: Share of images shown to the source while nothing is suspicious.
-        doubtful_share: The same while evidence is scarce, or the source seems better.
+            it, let the source answer for ``hold`` images, then try again: the source still answers
+            until there is enough evidence; if that fails soon, hold twice as long); ``"off"``. With
+            reset and freeze the batch that raised the alarm is answered by the source and leaves no
+            trace.
+        share: Share of images shown to the source while nothing is suspicious. While evidence is
+            scarce all are; while the source seems better, as many as the two disagree on, since
+            no more can be harmed.
         memory: Images over which evidence is averaged.
         enough: Images needed before anything is judged.
         collapse: Alarm when the spread of the adapted predictions over classes is below this share
@@ -140,7 +142,6 @@ class Guard:
 
     policy: Policy = "warn"
     share: float = 1 / 32
-    doubtful_share: float = 1 / 8
     memory: float = 256.0
     enough: int = 48
     collapse: float = 0.5
@@ -154,9 +155,8 @@ class Guard:
             raise ValueError(
                 f"`guard` must be 'warn', 'reset', 'freeze', 'off' or a Guard, got {self.policy!r}."
             )
-        for name in ("share", "doubtful_share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be in (0, 1], got {getattr(self, name)}.")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"`share` must be in (0, 1], got {self.share}.")
         for name in ("memory", "enough", "hold"):
             if not getattr(self, name) >= 1:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
@@ -168,8 +168,11 @@ class Guard:
 
         Small batches are shown whole, now and then; large ones in part.
         """
-        share = self.doubtful_share if memory.get("doubtful", True) else self.share
-        owed = memory.get("owed", 32.0) + share * images
+        if memory.get("images", 0.0) < self.enough:
+            return min(images, 64), 0.0
+        doubt = memory["disagreement"] if memory.get("doubtful", False) else 0.0
+        share = max(self.share, doubt)
+        owed = memory.get("owed", 0.0) + share * images
         asked = min(images, 64, int(owed)) if owed >= min(images, 32) else 0
         return asked, owed - asked
 
@@ -199,8 +202,9 @@ class Guard:
         memory = {**memory, **sums, "last": means[-1:]}
         found = self.evidence(memory)
         assert found is not None
-        doubtful = found.images < self.enough or found.source > found.adapted
-        return {**memory, "doubtful": doubtful, "disagreement": found.disagreement}
+        trial = memory.get("trial", False) and found.images < self.enough
+        seems = {"doubtful": found.source > found.adapted, "disagreement": found.disagreement}
+        return {**memory, **seems, "trial": trial}
 
     def evidence(self, memory: Remembered) -> Evidence | None:
         """What the memory amounts to; ``None`` before the source was run."""
@@ -244,8 +248,9 @@ class Guard:
         alarms = (*memory.get("alarms", ()), alarm._asdict())
         soon = memory.get("since", math.inf) < 4 * memory.get("hold", 0)
         hold = 2 * memory["hold"] if soon else self.hold
-        held = hold if self.policy == "freeze" else 0
-        return {"alarms": alarms, "hold": hold, "held": held, "since": 0, "owed": 32.0}
+        freezes = self.policy == "freeze"
+        held = {"hold": hold, "held": hold if freezes else 0, "trial": freezes}
+        return {"alarms": alarms, "since": 0, **held}
 
     @staticmethod
     def alarms(memory: Remembered) -> tuple[Alarm, ...]:
