@@ -195,7 +195,7 @@ def test_order_tells_sorted_answers_from_a_collapsed_source() -> None:
 def test_as_many_images_are_asked_about_at_every_batch_size(batch: int) -> None:
     guard, asked = Guard(), 0
     assert guard.due({}, batch) == (min(batch, 64), 0)  # all of them, until there is evidence
-    memory = {"images": float(guard.enough)}
+    memory = {"images": 2.0 * guard.enough}
     for _ in range(6400 // batch):
         now, memory["owed"] = guard.due(memory, batch)
         assert now <= batch

@@ -560,7 +560,9 @@ class RecipeAdapter(Adapter):
         """Run the source on some images when that is due; returns an alarm to act on."""
         known = dict(draft.parts.get(_GUARD, {}))
         known["since"] = known.get("since", 0) + len(call.x)
-        asked, known["owed"] = self.guard.due(known, len(call.x))
+        # Where the features never change the comparison is free.
+        free = (len(call.x), 0.0)
+        asked, known["owed"] = self.guard.due(known, len(call.x)) if self._watch.adapts else free
         self._watch.asked, moved = None, self._moved(draft)
         alarm, acts = None, self.guard.policy != "warn"
         if asked:
@@ -575,7 +577,11 @@ class RecipeAdapter(Adapter):
             self._watch.look_at_order(found)
         if asked or moved > self.guard.distance:
             alarm = self.guard.alarm(known, draft.batches, moved)
-            if self._watch.tell(alarm, acts) and alarm is not None and not acts:
+            begins = alarm is not None and not known.get("harmful", False)
+            known["harmful"] = alarm is not None
+            if alarm is not None and (acts or begins):
+                self._watch.tell(alarm)
+            if alarm is not None and begins and not acts:
                 known["alarms"] = (*known.get("alarms", ()), alarm._asdict())
             alarm = alarm if acts else None
         draft.parts = {**draft.parts, _GUARD: known}

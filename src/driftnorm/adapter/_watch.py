@@ -38,13 +38,11 @@ class Watch:
         self.guards = needed and not episodic and not compares and guard.policy != "off"
         self._said: set[str] = set()
         self._before = 0
-        self._harmful = False
 
     def forget(self) -> None:
         """Allow every warning again."""
         self._said.clear()
         self._before = 0
-        self._harmful = False
 
     def say_once(self, kind: str, message: str) -> None:
         """Warn, once for each kind of warning."""
@@ -93,20 +91,11 @@ class Watch:
                 "are needed: adapt it without its softmax.",
             )
 
-    def tell(self, alarm: Alarm | None, acts: bool) -> bool:
-        """Warn of an alarm: each time it is acted on, else when harm begins.
-
-        Returns:
-            Whether to record it.
-        """
-        begins = alarm is not None and (acts or not self._harmful)
-        self._harmful = alarm is not None and not acts
-        if alarm is None or not begins:
-            return False
+    def tell(self, alarm: Alarm) -> None:
+        """Warn of an alarm, and say what is done about it."""
         done = {
             "warn": "`guard='reset'` or 'freeze' would go back to the source",
             "reset": "the adapter starts again from the source",
             "freeze": "the source answers for a while, then the adapter tries again",
         }[self.guard.policy]
         warn(f"adaptation seems to do harm after {alarm.batch} batches: {alarm.reason}. {done}.")
-        return True

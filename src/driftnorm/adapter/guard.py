@@ -168,10 +168,12 @@ class Guard:
 
         Small batches are shown whole, now and then; large ones in part.
         """
-        if memory.get("images", 0.0) < self.enough:
+        known = memory.get("images", 0.0)
+        if known < self.enough:
             return min(images, 64), 0.0
         doubt = memory["disagreement"] if memory.get("doubtful", False) else 0.0
-        share = max(self.share, doubt)
+        # The first images may be of one class: as many again are taken from a longer stretch.
+        share = max(self.share, doubt, 1 / 8 if known < 2 * self.enough else 0.0)
         owed = memory.get("owed", 0.0) + share * images
         asked = min(images, 64, int(owed)) if owed >= min(images, 32) else 0
         return asked, owed - asked
