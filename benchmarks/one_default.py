@@ -1,8 +1,8 @@
 """One default for streams of which nothing is known: `steady` against the others, held out.
 
-    python benchmarks/one_default.py run --cifar FOLDER --cifar100 FILE --weights FOLDER --frost DIR
-    python benchmarks/one_default.py run ... --stage cifar10-resnet20-batch8
-    python benchmarks/one_default.py page
+    python benchmarks/one_default.py --cifar FOLDER --cifar100 FILE --weights FOLDER --frost FOLDER
+    python benchmarks/one_default.py ... --stage cifar10-resnet20-batch8
+    python benchmarks/one_default_page.py
 
 THE SPLIT. It stood in this file before anything held out was run.
 
@@ -18,7 +18,7 @@ needs another split. An earlier split (images 4000 to 9999, other corruptions) w
 `steady` still changed: its rows are in the history only.
 
 `STAGES` says what is run, in this order. Every stage is resumable; rows are kept in
-docs/rows/one-default-STAGE.jsonl, and `page` writes docs/one-default.md from those that are there.
+docs/rows/one-default-STAGE.jsonl.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
-from driftnorm.bench.metrics import paired_interval
-from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
+import driftnorm
+from driftnorm import models
+from driftnorm.bench.rows import RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
 from driftnorm.bench.studies.streams import StreamStudy
+from driftnorm.images.cifar import load_cifar10
+from driftnorm.images.corrupted import corrupted
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
-from driftnorm.views.compare import in_order
-from driftnorm.views.streams import stream_name, stream_table
-from driftnorm.views.table import Column, Table
 
-PAGE = Path("docs/one-default.md")
+PASSES = Path("docs/rows/one-default-passes.jsonl")
 
 DEVELOPMENT = ("speckle_noise", "spatter", "saturate", "gaussian_blur", "contrast")
 HELD_OUT = ("shot_noise", "defocus_blur", "zoom_blur", "frost")
@@ -195,108 +197,44 @@ def measure(name: str, given: argparse.Namespace) -> None:
             save_rows(store.rows(), rows_file(name))
 
 
-def all_rows() -> list[Row]:
-    """Every row that is committed."""
-    return [
-        row for name in STAGES if rows_file(name).exists() for row in load_rows(rows_file(name))
-    ]
-
-
-def goals(rows: Sequence[Row]) -> Table:
-    """Where `steady` is, stream by stream, beside the source and the best other method."""
-    lines: list[tuple[str | float | None, ...]] = []
-    accuracy: dict[tuple[str, str, int, str], dict[str, list[float]]] = {}
-    for row in rows:
-        cell = row.cell
-        key = (cell.stream.data.name, cell.network.name, cell.protocol.batch_size, stream_name(row))
-        found = accuracy.setdefault(key, {})
-        found.setdefault(row.method, []).append(100 - 100 * row.metrics["error"])
-    for (data, network, size, stream), found in sorted(accuracy.items()):
-        means = {method: sum(values) / len(values) for method, values in found.items()}
-        if not {"source", "steady"} <= means.keys():
-            continue
-        own = means.pop("steady")
-        best = max(means, key=lambda method: means[method])
-        over, behind = own - means["source"], own - means[best]
-        missed = [f"{-over:.1f} below the source"] if over < -1 else []
-        missed += [f"{-behind:.1f} behind {best}"] if behind < -0.5 else []
-        where = f"{data}, {network}, batch {size}: {stream}"
-        verdict = "; ".join(missed) or "met"
-        lines.append((where, means["source"], own, over, f"{best} {means[best]:.1f}", verdict))
-    columns = (
-        Column("stream"),
-        Column("source"),
-        Column("steady"),
-        Column("minus source"),
-        Column("best other"),
-        Column("goals: 1 below source, 0.5 behind the best", align="left"),
-    )
-    missed_all = sum(line[-1] != "met" for line in lines)
-    note = f"Accuracy in %. Goals are missed on {missed_all} of {len(lines)} streams."
-    return Table("The goals, stream by stream", columns, tuple(lines), note)
-
-
-HEAD = """# One default
-
-Written by `python benchmarks/one_default.py page` from `rows/one-default-*.jsonl`.
-"""
-
-
-FEW = Path("docs/rows/few-classes.jsonl")
-
-
-def few_classes() -> Table:
-    """What `benchmarks/few_classes.py` measured, paired with the source image by image."""
-    rows = [json.loads(line) for line in FEW.read_text().splitlines()]
-    bits = {row["method"]: np.array(row["correct"], dtype=float) for row in rows}
-    lines = []
-    for method, own in bits.items():
-        gain = paired_interval([100 * (own - bits["source"])])
-        shown = f"{gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-        told = "-" if method == "source" else shown
-        lines.append((method, 100 * float(own.mean()), told))
-    first = rows[0]
-    columns = (Column("method"), Column("accuracy"), Column("minus the source's, 95 %"))
-    note = (
-        f"{first['data']}, {first['images']} images at {first['side']} px, {first['network']}, "
-        f"batch {first['batch_size']}, shuffled; an answer is right if it is any of ImageNet's "
-        "classes of that kind."
-    )
-    return Table("Few of a thousand classes, clean photographs", columns, tuple(lines), note)
-
-
-def page() -> None:
-    """The page from the rows."""
-    rows = all_rows()
-    tables = [goals(rows)]
-    for name in STAGES:
-        if rows_file(name).exists():
-            own = in_order(load_rows(rows_file(name)), METHODS)
-            tables.append(replace(stream_table(own), title=name))
-    if FEW.exists():
-        tables.insert(1, few_classes())
-    PAGE.write_text("\n".join([HEAD, *(table.to_markdown() for table in tables)]))
-    print(f"{len(rows)} rows, {PAGE}")
+def count_passes(given: argparse.Namespace) -> None:
+    """How often `steady` really runs the network: thetas far behind are run now and then only."""
+    warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
+    clean = load_cifar10(given.cifar, "test").first(400)
+    network = models.load("resnet20", given.weights / "cifar10-resnet20.safetensors")
+    rows = []
+    for size, kind in product((8, 64), ("continual", "clean")):
+        names = DEVELOPMENT if kind == "continual" else ("clean",)
+        shown = [clean if name == "clean" else corrupted(clean, name, SEVERITY) for name in names]
+        adapter, ran, batches = driftnorm.adapt(network, "steady"), [0], 0
+        adapter(torch.zeros(2, 3, 32, 32))  # the first batch shows how the network runs
+        adapter.reset()
+        first = next(m for m in adapter.converted.modules() if isinstance(m, nn.Conv2d))
+        first.register_forward_hook(lambda *_, ran=ran: ran.__setitem__(0, ran[0] + 1))
+        for part in shown:
+            images = torch.from_numpy(np.array(part.images)).permute(0, 3, 1, 2).float().div(255)
+            for x in images.split(size):
+                adapter(x)
+                batches += 1
+        rows.append({"stream": kind, "batch": size, "passes": ran[0] / batches})
+    PASSES.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    own = commands.add_parser("run")
-    own.add_argument("--cifar", type=Path, required=True)
-    own.add_argument("--cifar100", type=Path, required=True)
-    own.add_argument("--weights", type=Path, required=True)
-    own.add_argument("--frost", type=Path, required=True, help="folder of the overlay pictures")
-    own.add_argument("--stage", nargs="+", choices=[*STAGES], default=[*STAGES])
-    own.add_argument("--folder", type=Path, default=Path("runs/one-default"))
-    commands.add_parser("page")
+    parser.add_argument("--cifar", type=Path, required=True)
+    parser.add_argument("--cifar100", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--frost", type=Path, required=True, help="folder of the overlay pictures")
+    parser.add_argument("--stage", nargs="*", choices=[*STAGES], default=[*STAGES])
+    parser.add_argument("--passes", action="store_true", help="count the passes as well")
+    parser.add_argument("--folder", type=Path, default=Path("runs/one-default"))
     given = parser.parse_args(words)
-    if given.command == "page":
-        page()
-        return
     torch.set_num_threads(1)
     for name in given.stage:
         measure(name, given)
+    if given.passes:
+        count_passes(given)
 
 
 if __name__ == "__main__":

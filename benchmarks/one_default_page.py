@@ -1,0 +1,281 @@
+"""docs/one-default.md, from the rows that benchmarks/one_default.py has measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from one_default import BOUNDED, FAST_METHODS, PARTS, PASSES, QUICK, STAGES, WINDOW, rows_file
+
+from driftnorm.bench.metrics import paired_interval
+from driftnorm.bench.rows import Row, load_rows
+from driftnorm.methods.spec import parse_method
+from driftnorm.views.compare import paired_change
+from driftnorm.views.domain_rows import interval_text
+from driftnorm.views.streams import harm_against_source, met, sources_of, stream_name
+from driftnorm.views.table import Column, Table
+
+PAGE = Path("docs/one-default.md")
+FEW = Path("docs/rows/few-classes.jsonl")
+OWN = "steady"
+
+Kind: TypeAlias = tuple[str, str, int, str]
+"""Data, network, batch size, stream."""
+
+
+def rows_of(*stages: str) -> list[Row]:
+    """What was measured of some stages."""
+    known = [rows_file(stage) for stage in stages]
+    return [row for path in known if path.exists() for row in load_rows(path)]
+
+
+def kind_of(row: Row) -> Kind:
+    """What rows of several seeds share."""
+    bare = re.sub(r":\S+", "", stream_name(row))
+    stream = re.sub(r"^steady(.*) clean$", r"clean\1", bare)  # the stream, not the method
+    cell = row.cell
+    return cell.stream.data.name, cell.network.name, cell.protocol.batch_size, stream
+
+
+def by_kind(rows: Sequence[Row]) -> dict[Kind, dict[str, list[Row]]]:
+    """Rows of every method on every kind of stream."""
+    found: dict[Kind, dict[str, list[Row]]] = {}
+    for row in rows:
+        found.setdefault(kind_of(row), {}).setdefault(row.method, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def accuracy(rows: Sequence[Row]) -> float:
+    """In %, mean over the seeds."""
+    return 100 - 100 * float(np.mean([row.metrics["error"] for row in rows]))
+
+
+def pairs_of(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Rows of two methods on the same streams."""
+    others = {met(row): row for row in second}
+    return [(row, others[met(row)]) for row in first if met(row) in others]
+
+
+def goals(rows: Sequence[Row]) -> Table:
+    """Where `steady` is, stream by stream, beside the source and the best other method."""
+    lines: list[tuple[str | float | None, ...]] = []
+    below = behind = clearly = 0
+    for (data, network, size, stream), found in by_kind(rows).items():
+        own = found[OWN]
+        others = {m: pairs_of(own, theirs) for m, theirs in found.items() if m != OWN}
+        gaps = {m: paired_change(pairs) for m, pairs in others.items()}
+        best = min(gaps, key=lambda method: gaps[method].value)
+        over, gap = gaps["source"], gaps[best]
+        missed = [f"{-over.value:.1f} below the source"] if over.value < -1 else []
+        missed += [f"{-gap.value:.1f} behind `{best}`"] if gap.value < -0.5 else []
+        below, behind = below + (over.value < -1), behind + (gap.value < -0.5)
+        clearly += gap.value < -0.5 and gap.high < 0
+        lines.append(
+            (
+                f"{data}, {network}, batch {size}: {stream}",
+                accuracy(found["source"]),
+                accuracy(own),
+                interval_text(over),
+                f"`{best}` {interval_text(gap)}",
+                "; ".join(missed) or "met",
+            )
+        )
+    columns = (
+        Column("stream"),
+        *map(Column, ("source", OWN, "minus the source's, 95 %", "minus the best other's, 95 %")),
+        Column("goals", align="left"),
+    )
+    note = (
+        f"Accuracy in %; differences in points, paired image by image over the orders that both "
+        f"have; bootstrap over images. More than 1 point below the source: {below} of "
+        f"{len(lines)} streams. More than 0.5 behind the best other, which is chosen with labels "
+        f"for each stream: {behind} of {len(lines)}; with an interval below 0: {clearly}."
+    )
+    return Table("The goals, stream by stream", columns, tuple(lines), note)
+
+
+def methods(rows: Sequence[Row]) -> Table:
+    """Every method over all the kinds of stream that all of them met."""
+    wanted = [str(parse_method(name)) for name in QUICK]
+    kinds = {k: f for k, f in by_kind(rows).items() if set(wanted) <= f.keys()}
+    sources = sources_of(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for method in wanted:
+        own = [found[method] for found in kinds.values()]
+        harms = [[harm_against_source(r, sources[met(r)]) for r in each] for each in own]
+        gains = [accuracy(f[method]) - accuracy(f["source"]) for f in kinds.values()]
+        forwards, backwards = own[0][0].metrics["passes"]
+        lines.append(
+            (
+                f"`{method}`",
+                float(np.mean([accuracy(each) for each in own])),
+                min(gains),
+                sum(gain < -1 for gain in gains),
+                min(harm.worst for each in harms for harm in each),
+                100 * float(np.mean([np.mean([h.rate for h in each]) for each in harms])),
+                f"{forwards:g} + {backwards:g}",
+            )
+        )
+    columns = (
+        Column("method"),
+        Column("mean accuracy", best="highest"),
+        Column("worst stream", best="highest"),
+        Column("streams more than 1 below the source", decimals=0, best="lowest"),
+        Column("worst window", best="highest"),
+        Column("windows below the source, %", decimals=0, best="lowest"),
+        Column("passes"),
+    )
+    note = (
+        f"Over the {len(kinds)} streams of the table above that all of these met; worst stream and "
+        f"worst window ({WINDOW} images) in points against the source. Passes: forward + backward "
+        "per batch, at most."
+    )
+    return Table("Methods over all streams", columns, tuple(lines), note)
+
+
+def against_cotta(rows: Sequence[Row]) -> str:
+    """The most expensive method, on the streams that it met."""
+    ran = [row for row in rows if row.method == "cotta"]
+    own = [first for first, _ in pairs_of([r for r in rows if r.method == OWN], ran)]
+    sources = sources_of(rows)
+    told = []
+    for method, mine in (("cotta", ran), (OWN, own)):
+        worst = min(harm_against_source(row, sources[met(row)]).worst for row in mine)
+        told.append(f"`{method}` {accuracy(mine):.1f} % and {worst:+.1f} points")
+    return (
+        f"`cotta`, eleven forward passes and a backward one, met {len(ran)} streams of CIFAR-10 in "
+        f"one order; mean accuracy and worst window there: {told[0]}, {told[1]}.\n"
+    )
+
+
+def rates(rows: Sequence[Row]) -> Table:
+    """A rate ten times too high."""
+    fast = by_kind(rows_of("cifar10-resnet20-batch64-rate"))
+    normal = by_kind(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for name in FAST_METHODS[1:]:
+        method, high = str(parse_method(_slow(name))), str(parse_method(name))
+        changes = []
+        for kind, found in fast.items():
+            first = [row for row in normal[kind][method] if row.seed == 0]
+            changes.append(accuracy(found[high]) - accuracy(first))
+        lines.append((f"`{method}`", *changes))
+    columns = (Column("method"), *(Column(kind[-1]) for kind in fast))
+    note = (
+        "Accuracy at ten times the method's rate minus that at its rate, in points; CIFAR-10, "
+        "ResNet-20, batch 64. `steady` has no rate."
+    )
+    return Table("A rate ten times too high", columns, tuple(lines), note)
+
+
+def _slow(name: str) -> str:
+    """The same method at its own rate."""
+    return re.sub(r":lr=0.01|,lr=0.01", "", name)
+
+
+def parts() -> Table:
+    """What every part of `steady` is good for, on the images that chose its constants."""
+    found = by_kind(rows_of("development-batch64", "development-batch8"))
+    lines: list[tuple[str | float | None, ...]] = []
+    for name in PARTS:
+        method = str(parse_method(name))
+        means = [
+            float(np.mean([accuracy(f[method]) for kind, f in found.items() if kind[2] == size]))
+            for size in (64, 8)
+        ]
+        gains = [accuracy(f[method]) - accuracy(f["source"]) for f in found.values()]
+        shown = ("mixed", "recurring", "continual+sorted")
+        kinds = [(kind, f) for kind, f in found.items() if kind[2] == 64 and kind[3] in shown]
+        chosen = {kind[3]: accuracy(f[method]) for kind, f in kinds}
+        lines.append((f"`{method}`", *means, min(gains), *(chosen[each] for each in shown)))
+    columns = (
+        Column("method"),
+        *map(Column, ("mean, batch 64", "mean, batch 8", "worst stream against the source")),
+        *map(Column, ("mixed, 64", "recurring, 64", "sorted, 64")),
+    )
+    note = (
+        "Development images, on which the constants were chosen: not a result. `short=0`: without "
+        "the short window; `temperature=0`: the best theta answers alone. Accuracy in %, seven "
+        "streams for each batch size."
+    )
+    return Table("What the parts do", columns, tuple(lines), note)
+
+
+def passes() -> str:
+    """What `steady` costs."""
+    rows = [json.loads(line) for line in PASSES.read_text().splitlines()]
+    told = ", ".join(f"{r['passes']:.1f} ({r['stream']}, batch {r['batch']})" for r in rows)
+    return (
+        f"Forward passes of `steady` per batch, counted on development images: {told}; at most 5. "
+        "A step of `gprebn` is one forward and one backward pass, about three forward passes, so "
+        "the goal of costing no more than that is missed. `bn-window` is the variant at the cost "
+        "of `bn`: one pass.\n"
+    )
+
+
+def few_classes() -> Table:
+    """What `benchmarks/few_classes.py` measured, paired with the source image by image."""
+    rows = [json.loads(line) for line in FEW.read_text().splitlines()]
+    bits = {row["method"]: np.array(row["correct"], dtype=float) for row in rows}
+    lines: list[tuple[str | float | None, ...]] = []
+    for method, own in bits.items():
+        gain = paired_interval([100 * (own - bits["source"])])
+        shown = None if method == "source" else interval_text(gain)
+        lines.append((f"`{method}`", 100 * float(own.mean()), shown))
+    first = rows[0]
+    columns = (Column("method"), Column("accuracy"), Column("minus the source's, 95 %"))
+    note = (
+        f"{first['data']}, {first['images']} images at {first['side']} px, {first['network']}, "
+        f"batch {first['batch_size']}, shuffled; an answer is right if it is any of ImageNet's "
+        "classes of that kind."
+    )
+    return Table("Few of a thousand classes, clean photographs", columns, tuple(lines), note)
+
+
+HEAD = """# One default
+
+Written by `python benchmarks/one_default_page.py` from `rows/one-default-*.jsonl`.
+
+`steady` was developed on CIFAR-10 test images 0 to 1999 with five corruptions. What follows are
+images 2000 to 3999 under four other corruptions (shot noise, defocus blur, zoom blur, frost;
+severity 5), two data sets and two networks. The split was committed in `benchmarks/one_default.py`
+before the first of these rows was measured, and nothing of `steady` was changed after it. An
+earlier split was spoiled by looking at it too early, and its rows were removed.
+
+Goals: never more than 1 point below the source; within 0.5 points of the best other method; ahead
+of each in the mean over streams and in the worst window; batch sizes 1 to 500 and a rate ten times
+too high without a setting to change; no more expensive than `gprebn`.
+
+Streams are short (800 images; 300 at batch 1; 4,000 at batch 500; clean ones 500). CIFAR-10 with
+ResNet-20 at batch 64 has three orders of the main streams, the others one: a point or two may be
+noise, and the intervals say how much. `eata` saw 512 images of the source first: training images of
+CIFAR-10; of CIFAR-100, test images that are not held out.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    measured = [name for name in STAGES if not name.startswith("development")]
+    rows = rows_of(*(name for name in measured if not name.endswith("rate")))
+    text = [
+        HEAD,
+        goals(rows).to_markdown(),
+        methods(rows).to_markdown(),
+        against_cotta(rows),
+        few_classes().to_markdown(),
+        rates(rows).to_markdown(),
+        f"`{parse_method(BOUNDED)}` is `tent` with a bounded step on the statistics of "
+        "`bn-window`.\n",
+        parts().to_markdown(),
+        passes(),
+    ]
+    PAGE.write_text("\n".join(text))
+    print(f"{len(rows)} rows, {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
