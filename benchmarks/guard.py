@@ -95,12 +95,13 @@ class Course(NamedTuple):
 def follow(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> Course:
     """Run a network, or an adapter, over a stream in batches."""
     right = asked = 0
+    adapter = model if isinstance(model, driftnorm.Adapter) else None
     with torch.no_grad():
         for x, y in zip(torch.split(images, size), torch.split(labels, size), strict=True):
             right += int((model(x).argmax(1) == y).sum())
-            shown = model.last.source if isinstance(model, driftnorm.Adapter) else None
-            asked += 0 if shown is None else len(shown)
-    alarms = model.alarms if isinstance(model, driftnorm.Adapter) else ()
+            if adapter is not None and adapter.last is not None:
+                asked += 0 if adapter.last.source is None else len(adapter.last.source)
+    alarms: tuple[Any, ...] = () if adapter is None else adapter.alarms
     delay = size * alarms[0].batch if alarms else None
     return Course(100 * right / len(labels), len(alarms), delay, asked / len(labels))
 

@@ -213,7 +213,7 @@ def count_passes(given: argparse.Namespace) -> None:
         first.register_forward_hook(lambda *_, ran=ran: ran.__setitem__(0, ran[0] + 1))
         for part in shown:
             images = torch.from_numpy(np.array(part.images)).permute(0, 3, 1, 2).float().div(255)
-            for x in images.split(size):
+            for x in torch.split(images, size):
                 adapter(x)
                 batches += 1
         rows.append({"stream": kind, "batch": size, "passes": ran[0] / batches})
