@@ -101,7 +101,7 @@ def follow(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> Cours
             right += int((model(x).argmax(1) == y).sum())
             if adapter is not None and adapter.last is not None:
                 asked += 0 if adapter.last.source is None else len(adapter.last.source)
-    alarms: tuple[Any, ...] = () if adapter is None else adapter.alarms
+    alarms: Any = () if adapter is None else adapter.alarms
     delay = size * alarms[0].batch if alarms else None
     return Course(100 * right / len(labels), len(alarms), delay, asked / len(labels))
 
