@@ -156,7 +156,7 @@ def test_own_pictures_with_the_classes_of_a_network(tmp_path: Path, networks: st
         study(str(tmp_path / "pets"), "source", **how).cells()
     small = study(str(tmp_path / "pets"), "source", **how, classes=("b", "x", "a"))
     assert sorted(small.images(small.cells()[0]).labels.tolist()) == [0, 2]
-    with pytest.raises(DataError, match="the folder 'b' is none of the 3 `classes`"):
+    with pytest.raises(DataError, match="the folder 'b' is not one of the 3 `classes`"):
         study(str(tmp_path / "pets"), "source", **how, classes=("a", "x", "y")).cells()
 
 

@@ -392,7 +392,7 @@ def test_two_processes_cannot_write_the_same_file(home: Path) -> None:
     ("words", "message"),
     [
         (("resnet20", "nowhere"), "architecture without weights"),
-        ((MODEL, "nowhere", *FLAGS), "`DATA` nowhere is not there"),
+        ((MODEL, "nowhere", *FLAGS), "`DATA` nowhere does not exist"),
         ((MODEL, "{data}"), "give `size` (`--size`) in pixels"),
         ((MODEL, "{data}", *FLAGS, "--method", "tnet"), "Did you mean 'tent'"),
         ((MODEL, "{data}", *FLAGS, "--out", "x.txt"), "must be a file that ends in .csv"),

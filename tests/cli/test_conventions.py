@@ -210,7 +210,7 @@ def test_code_from_the_current_folder_is_announced_even_if_it_fails(
         ("sweep domains --data x --algorithms erm,coral", "`--algorithms erm coral`."),
         ("train robust --recipe mixup --data x --threads 0", "--threads. Must be >= 1."),
         ("train domains --data x --test-domains y --hours 0", "--hours. Must be > 0."),
-        ("corrupt nowhere out --corruptions fog", "nowhere is not there"),
+        ("corrupt nowhere out --corruptions fog", "nowhere does not exist"),
     ],
 )
 def test_slips_are_one_line(

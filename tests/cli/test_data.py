@@ -79,7 +79,7 @@ def test_check_exits_with_one(toy, capsys) -> None:
     write_cifar_c(toy / "c", ("fog",))
     with pytest.raises(SystemExit):
         run("check", "cifar-10-c", "c")
-    assert "snow.npy is not there" in capsys.readouterr().out
+    assert "snow.npy does not exist" in capsys.readouterr().out
 
 
 def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
@@ -96,7 +96,7 @@ def test_check_cifar_100_and_imagenet_c(toy, capsys) -> None:
     with pytest.raises(SystemExit):
         run("check", "cifar-100", ".")
     shown = capsys.readouterr().out
-    assert "train.bin is not there" in shown
+    assert "train.bin does not exist" in shown
     assert "every class must have 100 images, but 'apple' has 99; 2 classes are wrong" in shown
     with pytest.raises(SystemExit):
         run("check", "imagenet-c", ".")

@@ -73,7 +73,7 @@ def test_cifar_c_names_wrong_files(tmp_path) -> None:
     whole = fog.read_bytes()
     fog.write_bytes(whole[:-100])
     with pytest.raises(
-        DataError, match=r"truncated: its header promises 153,728 bytes, found 153,"
+        DataError, match=r"truncated: its header announces 153,728 bytes, found 153,"
     ):
         load_cifar_c(tmp_path, "fog", 5)
     fog.write_bytes(b"<!doctype html>")
@@ -85,7 +85,7 @@ def test_cifar_c_names_wrong_files(tmp_path) -> None:
     np.save(fog, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match="pickled Python objects"):
         load_cifar_c(tmp_path, "fog", 5)
-    with pytest.raises(FileNotFoundError, match=r"frost.npy is not there; .* holds fog, snow\."):
+    with pytest.raises(FileNotFoundError, match=r"frost.npy does not exist; .* holds fog, snow\."):
         load_cifar_c(tmp_path, "frost", 5)
     with pytest.raises(ValueError, match="from 1 to 5, got 6"):
         load_cifar_c(tmp_path, "snow", 6)
@@ -107,9 +107,9 @@ def test_cifar_c_names_wrong_labels(tmp_path) -> None:
         with pytest.raises(DataError, match=words):
             load_cifar_c(tmp_path, "fog", 1)
     file.unlink()
-    with pytest.raises(FileNotFoundError, match=r"labels.npy is not there"):
+    with pytest.raises(FileNotFoundError, match=r"labels.npy does not exist"):
         load_cifar_c(tmp_path, "fog", 1)
-    assert check_cifar_c(tmp_path) == [f"{file} is not there."]
+    assert check_cifar_c(tmp_path) == [f"{file} does not exist."]
 
 
 def test_check_wants_all_fifteen_at_full_length(tmp_path) -> None:
@@ -117,7 +117,7 @@ def test_check_wants_all_fifteen_at_full_length(tmp_path) -> None:
     problems = check_cifar_c(tmp_path)
     assert len(problems) == 2
     assert "must have 50,000 labels, found 50" in problems[0]
-    assert "gaussian_noise.npy is not there" in problems[1]
+    assert "gaussian_noise.npy does not exist" in problems[1]
     assert check_cifar_c(tmp_path, "cifar-100-c")[0].endswith("holds cifar-10-c, not cifar-100-c.")
 
 
@@ -202,10 +202,10 @@ def test_imagenet_c_says_what_is_wrong(tmp_path) -> None:
     listing.write_text("[1, 2]")
     with pytest.raises(DataError, match="JSON list of paths"):
         load_imagenet_c(tmp_path, "fog", 5, subset=listing)
-    with pytest.raises(DataError, match="'n01' is none of the 1 classes"):
+    with pytest.raises(DataError, match="'n01' is not one of the 1 classes"):
         load_imagenet_c(tmp_path, "fog", 5, classes=["n00"])
     write_imagenet_c(tmp_path / "weather")
-    with pytest.raises(DataError, match="are both there"):
+    with pytest.raises(DataError, match="both exist"):
         load_imagenet_c(tmp_path, "fog", 5)
     (tmp_path / "empty" / "fog" / "1").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no pictures"):

@@ -149,7 +149,7 @@ def test_killed_and_restarted_gives_the_same_bytes(source, tmp_path, workers, en
     generate(source, reference, corruptions=SOME, workers=1)
     kill_a_run(source, out, workers, enough)
     finished = {path.name for path in out.glob("*.npy")}
-    assert "unfinished" in check_cifar_c(out, "pets-c")[0]
+    assert "incomplete" in check_cifar_c(out, "pets-c")[0]
     for name in SOME:
         for severity in range(1, 6):
             if f"{name}-{severity}.npy" in finished or f"{name}.npy" in finished:
@@ -227,7 +227,7 @@ def test_pictures_that_would_collide_or_feed_on_themselves(tmp_path) -> None:
     write_pictures(tmp_path / "val", {"a/x.png": (256, 256), "a/x.jpg": (256, 256)})
     with pytest.raises(DataError, match=r"would both become a/x.JPEG"):
         generate(tmp_path / "val", tmp_path / "out", corruptions=["fog"], workers=1)
-    with pytest.raises(DataError, match="lies within `data`"):
+    with pytest.raises(DataError, match="is inside `data`"):
         generate(tmp_path / "val", tmp_path / "val" / "out", corruptions=["fog"], workers=1)
 
 

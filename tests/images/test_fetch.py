@@ -144,7 +144,7 @@ def test_wrong_content_is_refused_and_removed(server, tmp_path) -> None:
     with pytest.raises(DataError, match=r"not a tar archive, .*starts with b'<!doctype"):
         fetch(toy_dataset(), tmp_path / "toy", server.url)
     server.content = ARCHIVE.replace(b"secondsecond", b"SECONDSECOND", 1)
-    with pytest.raises(DataError, match=r"does not hold a sound toy: wrong checksum: second.bin"):
+    with pytest.raises(DataError, match=r"does not hold a valid toy: wrong checksum: second.bin"):
         fetch(toy_dataset(), tmp_path / "toy", server.url)
     assert list(tmp_path.iterdir()) == []
 

@@ -122,7 +122,8 @@ def test_a_table(tmp_path: Path, listed: Inputs) -> None:
     assert [labels.of(name, 0) for name in ("a\nb.png", "c", "d", "e")] == [0, 1, 1, None]
     for label in ("horse", "2", "-1"):
         wrong = write_csv(tmp_path / "wrong.csv", ("cat", "c"), (label, "d"))
-        with pytest.raises(DataError, match=f"line 3: the label {label!r} is neither the name"):
+        expected = f"line 3: the label {label!r} is neither the unambiguous name"
+        with pytest.raises(DataError, match=expected):
             open_labels(wrong, CLASSES, listed)
     other = write_csv(tmp_path / "other.csv", ("cat", "elsewhere.png"))
     with pytest.raises(DataError, match=r"0 of 7 labels matched: .* such as 'elsewhere.png'"):
@@ -141,7 +142,7 @@ def test_tables_that_say_two_things_or_none(tmp_path: Path, listed: Inputs) -> N
     same = write_csv(tmp_path / "same.csv", ("cat", "c"), ("0", "c"))
     assert open_labels(same, CLASSES, listed).of("c", 0) == 0
     other = write_csv(tmp_path / "other.csv", ("cat", "c"), ("1", "c"))
-    with pytest.raises(DataError, match="line 3: 'c' has another label in an earlier line"):
+    with pytest.raises(DataError, match="line 3: 'c' has a different label in an earlier line"):
         open_labels(other, CLASSES, listed)
     (tmp_path / "latin.csv").write_bytes("name,label\nc,\xe9\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"latin\.csv is not UTF-8"):
@@ -151,7 +152,7 @@ def test_tables_that_say_two_things_or_none(tmp_path: Path, listed: Inputs) -> N
 def test_a_name_of_two_classes_is_none(tmp_path: Path, listed: Inputs) -> None:
     """ImageNet has two cranes; who means one of them gives its number."""
     named = write_csv(tmp_path / "named.csv", ("crane", "c"))
-    with pytest.raises(DataError, match=r"'crane' is neither the name of a class \(of one alone\)"):
+    with pytest.raises(DataError, match=r"'crane' is neither the unambiguous name of a class"):
         open_labels(named, ("crane", "dog", "crane"), listed)
     numbered = write_csv(tmp_path / "numbered.csv", ("2", "c"))
     assert open_labels(numbered, ("crane", "dog", "crane"), listed).of("c", 0) == 2
@@ -196,7 +197,7 @@ def test_labels_in_an_npz(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", images)
     np.savez(tmp_path / "bare.npz", images=images)
     for name in ("x.npy", "bare.npz"):
-        with pytest.raises(DataError, match="brings no labels"):
+        with pytest.raises(DataError, match="has no labels"):
             open_labels("own", CLASSES, open_inputs(tmp_path / name))
 
 

@@ -382,7 +382,7 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
     np.save(tmp_path / "bytes in 16 bits.npy", pictures(2).astype(np.uint16))
     for name, message in {
         "empty": "holds no pictures",
-        "one.png": "is one picture",
+        "one.png": "is a single picture",
         "binary.txt": "not a list of paths",
         "blank.txt": "lists no pictures",
         "web.tar": "not a tar archive",
@@ -392,10 +392,10 @@ def test_wrong_sources_are_explained(tmp_path: Path) -> None:
         "flat.npy": "shape",
         "two.npz": "it holds a, b",
         "objects.npz": "must hold numbers",
-        "single.npy": r"holds one picture .*`images\[None\]`",
+        "single.npy": r"holds a single picture .*`images\[None\]`",
         "bytes in 16 bits.npy": "save them as uint8",
     }.items():
         with pytest.raises(DataError, match=message):
             open_inputs(tmp_path / name)
-    with pytest.raises(FileNotFoundError, match="not there"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         open_inputs(tmp_path / "nothing")

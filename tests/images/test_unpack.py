@@ -66,7 +66,7 @@ def test_no_archive_writes_elsewhere(tmp_path) -> None:
     evil.parent.mkdir()
     evil.write_bytes(buffer.getvalue())
     target = tmp_path / "inner" / "data" / "toy"
-    with pytest.raises(DataError, match=r"not hold a sound toy: missing: second.bin\."):
+    with pytest.raises(DataError, match=r"not hold a valid toy: missing: second.bin\."):
         fetch(toy_dataset(), target, str(evil))
     assert tree(tmp_path).keys() == {"inner/evil.tar"}
 
@@ -93,7 +93,7 @@ def test_damaged_archives(tmp_path, content) -> None:
     archive = tmp_path / "mine.tgz"
     archive.write_bytes(content)
     with pytest.raises(
-        DataError, match=r"not a tar archive, or a truncated|does not hold a sound toy"
+        DataError, match=r"not a tar archive, or a truncated|does not hold a valid toy"
     ):
         fetch(toy_dataset(), tmp_path / "toy", str(archive))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.tgz"]
@@ -112,7 +112,7 @@ def test_a_folder_in_the_way(tmp_path) -> None:
     target.mkdir(parents=True)
     fetch(toy_dataset(), target, str(archive))  # an empty one is not
     (target / "first.bin").write_bytes(b"spoiled")
-    with pytest.raises(DataError, match=r"is not a sound toy: wrong size: first.bin .*--out"):
+    with pytest.raises(DataError, match=r"is not a valid toy: wrong size: first.bin .*--out"):
         fetch(toy_dataset(), target, str(archive))
     assert (target / "first.bin").read_bytes() == b"spoiled"
 
@@ -137,7 +137,7 @@ def test_check_says_exactly_what_is_wrong(tmp_path) -> None:
     kinds = {problem.name: problem.kind for problem in check_folder(toy_dataset(), folder)}
     assert kinds["second.bin.gz"] == "damaged"
     nowhere = check_folder(toy_dataset(), tmp_path / "nowhere")
-    assert [problem.detail for problem in nowhere] == ["there is no such folder"]
+    assert [problem.detail for problem in nowhere] == ["the folder does not exist"]
 
 
 def test_unknown_data_sets(tmp_path) -> None:

@@ -416,7 +416,7 @@ def test_every_kind_has_a_name_a_summary_and_parameters_of_its_own():
         ("long-tail:share=1.5", "`share` must be a number above 0 and at most 1, got 1.5"),
         ("label-shift:ratio=0.5", "`ratio` must be at least 1"),
         ("gradual:falling_first=2", "`falling_first` must be True or False"),
-        ("continual:seed=-1", "`seed` must be a whole number from 0 on, got -1"),
+        ("continual:seed=-1", "`seed` must be a whole number of at least 0, got -1"),
     ],
 )
 def test_text_that_is_not_a_stream(text, message):

@@ -406,7 +406,10 @@ def test_random_numbers_are_independent_by_purpose_and_index() -> None:
         (lambda: Progress(0), "`steps` must be a positive whole number, got 0"),
         (lambda: LoopSettings(record_every=0), "`record_every` must be positive, got 0"),
         (lambda: LoopSettings(budget_seconds=-1), "`budget_seconds` must be positive, got -1"),
-        (lambda: random_numbers(-1, "order", 0), "`seed` must be a whole number from 0 on, got -1"),
+        (
+            lambda: random_numbers(-1, "order", 0),
+            "`seed` must be a whole number of at least 0, got -1",
+        ),
         (
             lambda: ShuffledBatches(torch.zeros(2, 3, 4, 4), torch.zeros(2), 1, 0),
             "`images` must be bytes",

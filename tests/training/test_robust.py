@@ -253,7 +253,7 @@ def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     assert len(facts["run"]["init"]) == 64
     with pytest.raises(ValueError, match=r"is a resnet20 for 10 classes.*expected a resnet32"):
         starting_point("resnet32", described, TRAINING, seed=0)
-    with pytest.raises(FileNotFoundError, match=r"nowhere.pt is not there"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere.pt does not exist"):
         job(init=tmp_path / "nowhere.pt").run(TRAINING, TEST, tmp_path / "other")
 
 

@@ -1,6 +1,6 @@
-"""Images as data: the user's own in folders, lists, arrays and archives, and known data sets.
+"""Images as data: your own in folders, lists, arrays and archives, and known data sets.
 
-Most of what lies in this package does without torch.
+Most of this package does not import torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures in a tar archive, as webdataset writes them: read once through, never unpacked."""
+"""Pictures in a tar archive, as webdataset writes them: streamed, never unpacked."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LONGEST_LABEL = 1000  # bytes
 
 
 class Archive(Inputs):
-    """The pictures of a tar archive in its own order; other members are left out."""
+    """The pictures of a tar archive in its own order; other members are skipped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._compressed = is_compressed(path)
         first = next(iter(self.raw()), None)
         if first is None:
-            raise DataError(f"{path} holds no pictures: no member's name ends as pictures do.")
+            raise DataError(f"{path} holds no pictures: no member has the suffix of an image file.")
         if first.name == str(path):
             assert isinstance(first.content, Unreadable)
             reason = first.content.reason
@@ -38,18 +38,18 @@ class Archive(Inputs):
         return islice(self._members(starting_at), starting_at, None)
 
     def by_position(self) -> Sequence[Raw]:
-        """Where each picture is; a compressed archive has no such places."""
+        """Where each picture is; a compressed archive has no fixed offsets."""
         return super().by_position() if self._compressed else [*self.raw()]
 
     def survey(self) -> Survey:
-        """Only reading the whole archive would tell."""
+        """Unknown: only reading the whole archive would tell."""
         return Survey(None)
 
     def own_labels(self) -> dict[str, str]:
-        """The ``.cls`` files: one beside each picture, alike up to the first dot of its name."""
+        """The ``.cls`` files: one next to each picture, with the same name up to the first dot."""
         labels: dict[str, str] = {}
         pictures: list[str] = []
-        with suppress(*DAMAGE):  # labels up to there; the stream of pictures tells of the damage
+        with suppress(*DAMAGE):  # keep what came before; the stream of pictures reports the damage
             for archive, member in self._entries():
                 if is_picture_name(member.name):
                     pictures.append(member.name)
@@ -79,9 +79,9 @@ class Archive(Inputs):
 
     def _content(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
         if not member.isreg() or member.issparse():
-            return Unreadable("a link or a special member of the archive, not a file")
+            return Unreadable("a link or special member of the archive, not a file")
         if member.size > LARGEST_MEMBER:
-            return Unreadable(f"{member.size:,} bytes are too many for a picture")
+            return Unreadable(f"{member.size:,} bytes is too large for a picture")
         if not self._compressed:
             return Segment(self.path, member.offset_data, member.size)
         stream = archive.extractfile(member)
@@ -90,6 +90,6 @@ class Archive(Inputs):
 
 
 def _key(name: str) -> str:
-    """What the files of one sample share: the path up to the first dot of the last part."""
+    """What the files of one sample share: the path up to the first dot of the file name."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + last.partition(".")[0]

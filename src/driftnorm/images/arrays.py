@@ -1,4 +1,4 @@
-"""Images in an ``.npy`` or ``.npz`` array, read one by one: never the whole array."""
+"""Images in an ``.npy`` or ``.npz`` array, read one by one, never the whole array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from driftnorm.images.stream import Inputs, Survey
 __all__ = ["ArrayFile"]
 
 _CHANNELS = (1, 3, 4)
-FEW = 8  # images that are looked at before the others
+FEW = 8  # images that are checked first
 _LABELS = "labels"
 
 
@@ -37,7 +37,7 @@ class _Header(NamedTuple):
 class ArrayFile(Inputs):
     """Images (N, H, W, C), (N, C, H, W) or (N, H, W): whole numbers, or floats in [0, 1].
 
-    Of an ``.npz`` the array ``images`` is taken, or the only one that can hold images. Images are
+    In an ``.npz``, the array ``images`` is used, or the only one that can hold images. Images are
     named by their position.
     """
 
@@ -53,12 +53,12 @@ class ArrayFile(Inputs):
         shape, fortran_order, dtype = self._header
         if not _may_be_images(self._header):
             raise DataError(
-                f"{path} must hold numbers of the shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
+                f"{path} must hold numbers of shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
                 f"got {dtype} of shape {shape}."
             )
         if len(shape) == 3 and shape[2] in (3, 4):
             raise DataError(
-                f"{path} holds one picture of the shape {shape}, not several: save "
+                f"{path} holds a single picture of shape {shape}, not several: save "
                 "`images[None]` if that is all you have."
             )
         if 0 in shape:
@@ -96,7 +96,7 @@ class ArrayFile(Inputs):
                 yield Raw(str(position), _laid_out(image))
 
     def by_position(self) -> Sequence[Raw]:
-        """The images, each read when it is asked for; not those of a compressed array."""
+        """The images, each read on request; compressed arrays do not allow this."""
         if self._member is None:
             begin = 0
         else:
@@ -136,27 +136,27 @@ class ArrayFile(Inputs):
                 yield member
 
     def _check_range(self) -> None:
-        """Numbers of another scale are so in every image: say it at once."""
+        """Refuse numbers of another scale at once: every image has them."""
         few = [raw.content for raw in islice(self.raw(), FEW)]
         first = few[0]
         if self._header.dtype.kind == "u" and self._header.dtype.itemsize == 2:
             highest = max((int(c.max()) for c in few if isinstance(c, np.ndarray)), default=0)
             if 0 < highest <= 255:
                 raise DataError(
-                    f"{self.path}: numbers of 16 bits go up to 65535, but the first {len(few)} "
+                    f"{self.path}: 16-bit values go up to 65535, but the first {len(few)} "
                     f"images go up to {highest}: save them as uint8 if they are bytes."
                 )
         if isinstance(first, np.ndarray) and first.dtype.kind == "f":
             low, high = float(first.min()), float(first.max())
             if not (low >= 0 and high <= 1):
                 raise DataError(
-                    f"{self.path}: floats must lie in [0, 1] (the network normalises by itself), "
+                    f"{self.path}: floats must lie in [0, 1] (the network normalises them itself), "
                     f"got {low:.4g} to {high:.4g} in the first image."
                 )
 
 
 class _Rows(Sequence[Raw]):
-    """The images of an array that lies uncompressed in its file, each read when it is asked for."""
+    """The images of an array that is stored uncompressed, each read on request."""
 
     def __init__(self, images: npt.NDArray[Any]) -> None:
         self._images = images
@@ -184,7 +184,7 @@ def _laid_out(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _stored_at(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of an uncompressed member begin: after its own header, name and extras."""
+    """Where the bytes of an uncompressed member begin: after its header, name and extra field."""
     with path.open("rb") as stream:
         stream.seek(member.header_offset + 26)
         name, extra = struct.unpack("<HH", stream.read(4))

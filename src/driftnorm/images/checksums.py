@@ -1,4 +1,4 @@
-"""Whether a folder holds a data set, whole and unchanged, and what is wrong with it if not."""
+"""Whether a folder holds a complete, unchanged data set, and what is wrong with it if not."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def check_folder(
     folder: str | os.PathLike[str],
     progress: Report = no_report,
 ) -> list[Problem]:
-    """Compare every file of a folder with what the data set's table says.
+    """Compare every file of a folder with the data set's table.
 
     Args:
         dataset: What should be there.
-        folder: Where. The folder in which archives keep the files may be within it. Files may be
+        folder: Where; it may contain the folder in which archives keep the files. Files may be
             gzipped one by one; their content is what counts.
-        progress: Called with what is being done, bytes done, and bytes in all.
+        progress: Called with the current activity, bytes done, and bytes in total.
 
     Returns:
-        Everything that is missing, that does not belong there, or that has another size or
-        checksum; nothing for a sound folder.
+        Everything that is missing, does not belong there, or has the wrong size or checksum;
+        empty for a valid folder.
     """
     names = tuple(file.name + end for file in dataset.files for end in ("", ".gz"))
     home = find_home(Path(folder), dataset.homes, names)
     if not home.is_dir():
-        return [Problem("missing", str(home), "there is no such folder")]
+        return [Problem("missing", str(home), "the folder does not exist")]
     problems, expected, done = [], set(), 0
     for file in dataset.files:
         path = stored_path(home, file.name)
@@ -67,7 +67,7 @@ def check_folder(
 
 
 def stored_path(home: Path, name: str) -> Path:
-    """The file itself or, if only that is there, its gzipped form."""
+    """The file itself, or its gzipped form if only that exists."""
     zipped = home / f"{name}.gz"
     return zipped if zipped.is_file() and not (home / name).is_file() else home / name
 

@@ -54,8 +54,8 @@ def load_cifar10(folder: str | os.PathLike[str], split: Split = "test") -> Image
         The images, named ``cifar-10``.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        DataError: A file is too short or too long, or holds something else.
+        FileNotFoundError: A file is missing.
+        DataError: A file is too short or too long, or has other content.
     """
     names = CIFAR10_FILES[_checked_split(split)]
     home = find_home(Path(folder), CIFAR10_HOMES, names)
@@ -73,15 +73,15 @@ def load_cifar100(path: str | os.PathLike[str], split: Split = "test") -> ImageS
     Args:
         path: A folder that holds the official ``train.bin`` and ``test.bin``, itself or in
             ``cifar-100-binary``; or an ``.npz`` file with ``images``, ``labels`` and ``classes``,
-            taken as the split asked for.
+            used as the requested split.
         split: ``"train"`` for the 50,000, ``"test"`` for the 10,000.
 
     Returns:
         The images, named ``cifar-100``.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        DataError: A file is too short or too long, or holds something else.
+        FileNotFoundError: A file is missing.
+        DataError: A file is too short or too long, or has other content.
     """
     split = _checked_split(split)
     if Path(path).suffix == ".npz":
@@ -103,7 +103,7 @@ def _read_records(
 ) -> tuple[Pixels, Integers]:
     """Views of the images and a copy of the (last) labels of one file."""
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there; {advice}.")
+        raise FileNotFoundError(f"{file} does not exist; {advice}.")
     size, found = records * (label_bytes + _PIXEL_BYTES), file.stat().st_size
     if found != size:
         trouble = "is truncated" if found < size else "is too long"
@@ -112,8 +112,8 @@ def _read_records(
     labels = rows[:, label_bytes - 1].astype(np.int64)
     if labels.max() >= classes:
         raise DataError(
-            f"{file} has the right size but a label {labels.max()}, where 0 to {classes - 1} can "
-            f"be: it is damaged or holds other data; {advice}."
+            f"{file} has the right size but a label of {labels.max()}; expected 0 to "
+            f"{classes - 1}: it is damaged or holds other data; {advice}."
         )
     planes = rows[:, label_bytes:].reshape(records, 3, _SIDE, _SIDE)
     return planes.transpose(0, 2, 3, 1), labels

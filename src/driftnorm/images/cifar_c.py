@@ -1,7 +1,7 @@
 """CIFAR-10-C and CIFAR-100-C as released, or as ``driftnorm corrupt`` writes them.
 
 One array per corruption holds five blocks of 10,000 images, one per severity; ``labels.npy`` holds
-the labels of all five blocks, which are the same five times.
+the labels of all five blocks: the same labels, five times.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def load_cifar_c(
         folder: Holds ``<corruption>.npy`` and ``labels.npy``.
         corruption: Such as ``fog``.
         severity: 1 to 5.
-        count: Take only this many images, the first ones.
+        count: Use only the first this many images.
 
     Returns:
-        The images, named e.g. ``cifar-10-c/fog/5``; their number is the object's length.
+        The images, named e.g. ``cifar-10-c/fog/5``.
 
     Raises:
-        FileNotFoundError: The corruption, the severity or the labels are not there.
-        DataError: A file has another shape, type or length than it must have.
+        FileNotFoundError: The corruption, the severity or the labels are missing.
+        DataError: A file has the wrong shape, type or length.
     """
     home = Path(folder)
     severity = checked_severity(severity)
@@ -60,16 +60,16 @@ def load_cifar_c(
 
 
 def holds_cifar_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:
-    """Whether a folder has a corruption at a severity, in whichever file."""
+    """Whether a folder has a corruption at a severity, in either kind of file."""
     files = (array_file(Path(folder), corruption), part_file(Path(folder), corruption, severity))
     return severity in SEVERITIES and any(file.is_file() for file in files)
 
 
 def check_cifar_c(folder: str | os.PathLike[str], name: str = "cifar-10-c") -> list[str]:
-    """Everything that is wrong with a folder, one sentence each; none for a sound one.
+    """Everything that is wrong with a folder, one sentence each; empty for a valid one.
 
-    The 15 common corruptions must be there, the 4 extra ones may. A folder that ``driftnorm
-    corrupt`` made may have fewer rows and lack corruptions, for it says so itself.
+    The 15 common corruptions are required, the 4 extra ones optional. A folder made by ``driftnorm
+    corrupt`` may have fewer rows and corruptions, since it records that.
 
     Args:
         folder: Which.
@@ -86,7 +86,7 @@ def check_cifar_c(folder: str | os.PathLike[str], name: str = "cifar-10-c") -> l
     if found != name:
         problems.append(f"{home} holds {found}, not {name}.")
     if (home / WORK_FOLDER).exists():
-        problems.append(f"{home} is unfinished: `driftnorm corrupt` is at work or was killed.")
+        problems.append(f"{home} is incomplete: `driftnorm corrupt` is running or was killed.")
     if released and len(labels) != _RELEASED_ROWS:
         problems.append(
             f"{home / 'labels.npy'} must have {5 * _RELEASED_ROWS:,} labels, "
@@ -111,7 +111,7 @@ def _check_corruption(home: Path, corruption: str, rows: int, required: bool) ->
 
 
 def _read_labels(home: Path) -> Integers:
-    """The labels of one block, after a look at all five."""
+    """The labels of one block, after checking all five."""
     file = home / "labels.npy"
     labels = open_npy(file)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) % 5 or not len(labels):
@@ -139,7 +139,7 @@ def _read_block(home: Path, corruption: str, severity: int, rows: int) -> Pixels
         return _read_array(part, rows)
     there = sorted(path.stem for path in home.glob("*.npy") if path.name != "labels.npy")
     raise FileNotFoundError(
-        f"{whole} is not there; {home} holds {', '.join(there) or 'no corruptions'}. "
+        f"{whole} does not exist; {home} holds {', '.join(there) or 'no corruptions'}. "
         f"`driftnorm corrupt DATA {home} --corruptions {corruption}` generates it."
     )
 
@@ -149,14 +149,14 @@ def _read_array(file: Path, rows: int) -> Pixels:
     size = array.shape[1:] if read_provenance(file.parent) is not None else _RELEASED_SHAPE
     if array.dtype != np.uint8 or array.ndim != 4 or array.shape != (rows, *size):
         raise DataError(
-            f"{file} must be uint8 of shape {(rows, *size)} to go with labels.npy, "
+            f"{file} must be uint8 of shape {(rows, *size)} to match labels.npy, "
             f"got {array.dtype} of shape {array.shape}."
         )
     return array
 
 
 def _origin(home: Path, labels: Integers) -> tuple[str, tuple[str, ...], str | None]:
-    """Name and classes of the clean data, and where frost's pictures came from, if it is known."""
+    """Name and classes of the clean data, and the source of frost's overlays, if known."""
     made = read_provenance(home)
     if made is not None:
         return made.source, made.classes, made.frost

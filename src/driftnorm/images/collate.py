@@ -16,9 +16,9 @@ __all__ = ["as_batch", "in_batches"]
 
 
 def in_batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Batches of ``size``; a rest of less than half of it goes with the last one.
+    """Batches of ``size``; a remainder of less than half of it joins the last batch.
 
-    Averages over batches give each the same weight, and so a single image too much.
+    Averages over batches weigh each batch equally, so a tiny last batch would count too much.
 
     >>> [len(batch) for batch in in_batches(iter([Item("", None)] * 9), 4)]
     [4, 5]

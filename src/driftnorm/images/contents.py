@@ -1,4 +1,4 @@
-"""What a source hands to the decoder: where the bytes of one image are."""
+"""What a source passes to the decoder: where the bytes of one image are."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Segment(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Something that should have been an image; the reason stands in for it.
+    """Something that should have been an image, replaced by the reason.
 
     Attributes:
         reason: Why it cannot be read.
-        and_more: Whether an unknown number of further images is lost with it.
+        and_more: Whether an unknown number of further images are lost with it.
     """
 
     reason: str
@@ -56,7 +56,7 @@ class Raw(NamedTuple):
 
 
 def is_picture_name(name: str) -> bool:
-    """Whether a file's name ends as pictures do and is not hidden."""
+    """Whether a file has the suffix of an image file and is not hidden."""
     last = name.rpartition("/")[2]
     return not last.startswith(".") and Path(last).suffix.lower() in PICTURE_SUFFIXES
 

@@ -1,4 +1,4 @@
-"""Corruption on the fly: the very pixels that ``driftnorm corrupt`` writes, without the files."""
+"""Corruption on the fly: the same pixels that ``driftnorm corrupt`` writes, without the files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ImagesT = TypeVar("ImagesT", bound=Images)
 
 @dataclass(frozen=True)
 class Corruption:
-    """A corruption with all that decides its pixels; see `driftnorm.shifts.corrupt`."""
+    """A corruption with everything that determines its pixels; see `driftnorm.shifts.corrupt`."""
 
     name: str
     severity: int
@@ -55,15 +55,15 @@ def corrupted(
     frost: str | os.PathLike[str] | None = None,
     scale: Scale | None = None,
 ) -> ImagesT:
-    """Corrupt clean images as files made by ``driftnorm corrupt`` with this seed would be.
+    """Corrupt clean images exactly as ``driftnorm corrupt`` does with this seed.
 
     Args:
         data: Clean images. An `ImageSet` is corrupted at once, a `PictureSet` when it is read; its
-            pictures then also go through the JPEG that a file would be.
+            pictures also go through JPEG compression, as in a file.
         corruption: One of the 19.
         severity: 1 to 5.
-        seed: Another seed gives other noise.
-        frost: Where frost's pictures are; see `driftnorm.shifts.corrupt`.
+        seed: Seed of the noise.
+        frost: Source of frost's overlays; see `driftnorm.shifts.corrupt`.
         scale: Which constants; see `driftnorm.shifts.corrupt`.
 
     Returns:
@@ -76,7 +76,7 @@ def corrupted(
 
 
 def checked_severity(severity: int) -> int:
-    """The severity, if there is such a one."""
+    """The severity, if it is valid."""
     if not hasattr(severity, "__index__") or severity not in SEVERITIES:
         raise ValueError(f"`severity` must be an integer from 1 to 5, got {severity!r}.")
     return int(severity)
@@ -88,5 +88,5 @@ def shifted_name(clean: str, corruption: str, severity: int) -> str:
 
 
 def frost_note(corruption: str, frost: str | None) -> str:
-    """What must stand beside results on frost that was made without the original pictures."""
+    """The note that results need if frost was made without the original overlays."""
     return f"frost is {frost}" if corruption == "frost" and frost not in (None, "overlays") else ""

@@ -22,7 +22,7 @@ from driftnorm.images.npy import array_file, npy_bytes, open_npy, part_file
 
 __all__ = ["write_arrays"]
 
-_CHUNK = 1024  # images a task: a moment's work, so that the bar moves and cores end together
+_CHUNK = 1024  # images per task: short, so that the bar moves and all cores finish together
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ def write_arrays(
     workers: int,
     progress: Report,
 ) -> None:
-    """Write what is not there yet; a file under its final name is always whole.
+    """Write the missing arrays; a file under its final name is always complete.
 
     Args:
         images: The clean images.
         folder: Where the arrays go.
-        work: An empty folder on the same file system, for files that are not whole yet.
+        work: An empty folder on the same file system, for incomplete files.
         shifts: What to generate.
         workers: Number of processes.
-        progress: Called with what is being done, images done, and images in all.
+        progress: Called with the current activity, images done, and images in total.
     """
     write_atomically(folder / "labels.npy", npy_bytes(_released_labels(images)))
     for name in {shift.name for shift in shifts}:
-        _join_parts(folder, work, name)  # a run may have been killed just before it would have
+        _join_parts(folder, work, name)  # an earlier run may have been killed just before this
     missing = [shift for shift in shifts if not _is_done(folder, shift)]
     total = len(shifts) * len(images)
     done = total - len(missing) * len(images)
@@ -75,9 +75,9 @@ def write_arrays(
 
 
 class ArrayDraft:
-    """An array in a file that is filled in any order and then put in its place.
+    """An array in a file that is filled in any order and then moved into place.
 
-    It is written, not memory-mapped: a full disk then raises an error instead of a fatal signal.
+    It is written, not memory-mapped: a full disk then raises an error, not a fatal signal.
     """
 
     def __init__(self, file: Path, shape: tuple[int, ...]) -> None:
@@ -122,7 +122,7 @@ def _is_done(folder: Path, shift: Corruption) -> bool:
 
 
 def _join_parts(folder: Path, work: Path, name: str) -> None:
-    """Make the released file of a corruption once all five severities are there."""
+    """Make the released file of a corruption once all five severities exist."""
     whole = array_file(folder, name)
     parts = [part_file(folder, name, severity) for severity in SEVERITIES]
     if not whole.exists():

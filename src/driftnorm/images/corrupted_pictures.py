@@ -22,10 +22,10 @@ _MOST_NAMED = 5
 
 
 def check_pictures(pictures: PictureSet, workers: int, progress: Report) -> None:
-    """Read every picture once, which takes little beside corrupting it many times.
+    """Read every picture once, which is cheap compared with corrupting it many times.
 
     Raises:
-        DataError: Some cannot be read; names the first ones and counts all.
+        DataError: Some cannot be read; the first ones are named, all are counted.
     """
     bad, total = [], len(pictures)
     for done, (_, why) in enumerate(in_processes(_problem, pictures.paths, workers), start=1):
@@ -65,15 +65,15 @@ def write_pictures(
     workers: int,
     progress: Report,
 ) -> None:
-    """Write the JPEGs that are not there yet; a file under its final name is always whole.
+    """Write the missing JPEGs; a file under its final name is always complete.
 
     Args:
         pictures: The clean pictures.
-        root: The folder they lie in.
+        root: The folder that contains them.
         folder: Where the JPEGs go.
         shifts: What to generate.
         workers: Number of processes.
-        progress: Called with what is being done, pictures done, and pictures in all.
+        progress: Called with the current activity, pictures done, and pictures in total.
     """
     names = _target_names(pictures, root)
     total, written = len(shifts) * len(pictures), 0
@@ -98,7 +98,7 @@ def _target_names(pictures: PictureSet, root: Path) -> list[Path]:
 
 
 class _Missing:
-    """Tasks for the files that are not there, found along the way, and a count of those that are.
+    """Tasks for the missing files, generated lazily, and a count of the existing ones.
 
     ImageNet-C has 3.75 million files: a list of them all would take gigabytes.
     """
@@ -115,7 +115,7 @@ class _Missing:
         self.present = 0
 
     def __iter__(self) -> Iterator[_Task]:
-        # One corruption after the other, so that a run cut short has finished some of them.
+        # One corruption after another, so that an interrupted run has finished some of them.
         for corruption, group in groupby(self._shifts, key=attrgetter("name")):
             folders = [(s, self._folder / corruption / str(s.severity)) for s in group]
             pictures = zip(self._pictures.paths, self._pictures.indices, self._names, strict=True)
@@ -132,7 +132,7 @@ def _write_picture(task: _Task) -> int:
     for shift, target in task.files:
         content = jpeg_bytes(shift.apply(pixels, [task.index])[0])
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Of a fixed name, so that what a killed run left is overwritten and not added to.
+        # A fixed name, so that leftovers of a killed run are overwritten.
         draft = target.with_name(f".{target.name}.part")
         draft.write_bytes(content)
         os.replace(draft, target)

@@ -30,13 +30,13 @@ _LOCK = ".driftnorm.lock"
 
 @dataclass(frozen=True)
 class Generated:
-    """What a call of `generate` was for.
+    """What a call of `generate` produced.
 
     Attributes:
         folder: Where the data are.
         source: The clean data's name.
         count: How many clean images there were.
-        frost: ``overlays``, ``procedural``, or None if frost was not asked for.
+        frost: ``overlays``, ``procedural``, or None if frost was not requested.
     """
 
     folder: Path
@@ -59,27 +59,27 @@ def generate(
 ) -> Generated:
     """Corrupt clean images and write them in the layout of CIFAR-10-C or of ImageNet-C.
 
-    Small images in memory become arrays: ``<corruption>.npy`` with five blocks of N rows, one a
-    severity, and ``labels.npy``. While some severities of a corruption were not asked for, the
-    others stay in files of their own, ``<corruption>-<severity>.npy``, which other programs cannot
-    mistake for the whole. Pictures become ``<corruption>/<severity>/<their path>.JPEG``.
+    Small images in memory become arrays: ``<corruption>.npy`` with five blocks of N rows, one per
+    severity, and ``labels.npy``. If only some severities of a corruption are requested, each stays
+    in its own file ``<corruption>-<severity>.npy``, which other programs cannot mistake for the
+    complete one. Pictures become ``<corruption>/<severity>/<their path>.JPEG``.
 
-    Stopped at any point and called again, it resumes, and the files come out the same.
+    If stopped at any point and called again, it resumes, and the files are the same.
 
     Args:
         data: See `driftnorm.images.labelled.load_clean`.
         out: The folder to write to: new, empty, or made by an earlier call with these settings.
         corruptions: Their names.
         severities: From 1 to 5.
-        workers: Number of processes; one for each core by default.
-        seed: Another seed gives other noise.
-        frost: Where frost's pictures are; see `driftnorm.shifts.corrupt`.
-        limit: Take only this many images: the first, or of a folder of pictures some at even
-            distances.
-        progress: Called with what is being done, images done, and images in all.
+        workers: Number of processes; one per core by default.
+        seed: Seed of the noise.
+        frost: Source of frost's overlays; see `driftnorm.shifts.corrupt`.
+        limit: Use only this many images: the first ones, or evenly spaced ones of a folder of
+            pictures.
+        progress: Called with the current activity, images done, and images in total.
 
     Returns:
-        What was generated from what.
+        What was generated, and from what.
     """
     processes = checked_workers(workers)
     shifts = _checked_shifts(corruptions, severities, seed, frost)
@@ -88,16 +88,16 @@ def generate(
     images = load_clean(place).some(limit)
     if images.in_files and folder.resolve().is_relative_to(place.resolve()):
         raise DataError(
-            f"`out` {folder} lies within `data` {place}, whose pictures are about to be read. "
+            f"`out` {folder} is inside `data` {place}, whose pictures are about to be read. "
             "Choose a folder outside it."
         )
     if isinstance(images, PictureSet) and read_provenance(folder) is None:
-        check_pictures(images, processes, progress)  # a bad one half-way would cost all the rest
+        check_pictures(images, processes, progress)  # a bad one would stop the run half-way
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder / _LOCK, f"Another process is generating data in {folder}."):
         claim_folder(folder, describe(images, place, seed, source), os.fspath(data))
         work = folder / WORK_FOLDER
-        shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(work, ignore_errors=True)  # left by a killed run
         work.mkdir()
         try:
             if isinstance(images, ImageSet):
@@ -115,7 +115,7 @@ def _checked_shifts(
     seed: int,
     frost: str | os.PathLike[str] | None,
 ) -> list[Corruption]:
-    """The corruptions to apply, each tried on one black image so that mistakes show at once."""
+    """The corruptions to apply, each tried on one black image so that errors show at once."""
     if not corruptions or not severities:
         raise ValueError("`corruptions` and `severities` must each name at least one.")
     black = np.zeros((1, 32, 32, 3), dtype=np.uint8)

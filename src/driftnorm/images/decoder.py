@@ -1,4 +1,4 @@
-"""From the bytes of one image to the pixels that a network takes; safe to call in any thread."""
+"""From the bytes of one image to the pixels that a network takes; thread-safe."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from driftnorm.models.normalized import Preprocessing
 
 __all__ = ["decoded", "described"]
 
-# Pillow warns above this many and refuses above twice as many. At three bytes per pixel it is what
-# a thread may have to hold, so it is refused here.
+# Pillow warns above this limit and refuses above twice as many. Refuse at the limit: at three bytes
+# per pixel, each thread may have to hold that much.
 PIXEL_LIMIT = 89_478_485
 
 
 def decoded(content: Content, wanted: Preprocessing) -> Pixels:
     """One image as (size, size, 3): bytes, or floats in [0, 1] if it came as floats.
 
-    A picture that has the wanted size already is taken as it is; any other is resized so that the
+    A picture that already has the wanted size is not resized; any other is resized so that the
     centre crop keeps ``crop_ratio`` of its shorter side.
     """
     if isinstance(content, Unreadable):
@@ -35,7 +35,7 @@ def decoded(content: Content, wanted: Preprocessing) -> Pixels:
         return _from_array(content, wanted)
     if isinstance(content, Path):
         about = content.stat()
-        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait forever
             raise UnusableImageError("not a regular file")
         if about.st_size == 0:
             raise UnusableImageError("the file is empty")
@@ -57,7 +57,7 @@ def described(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = str(error).strip().splitlines()
-    # Addresses of objects differ from run to run.
+    # Memory addresses differ from run to run.
     return re.sub(r" at 0x[0-9a-fA-F]+", "", lines[0]) if lines else type(error).__name__
 
 
@@ -76,7 +76,7 @@ def _colours(picture: Image.Image) -> Image.Image:
     upright = _upright(picture)
     if upright.mode.startswith("I") or upright.mode == "F":
         upright = Image.fromarray(_as_bytes(np.asarray(upright)))
-    if upright.mode in ("P", "PA"):  # a palette with transparency goes through RGBA, or warns
+    if upright.mode in ("P", "PA"):  # via RGBA: a palette with transparency would warn
         upright = upright.convert("RGBA")
     return upright.convert("RGB")
 
@@ -84,7 +84,7 @@ def _colours(picture: Image.Image) -> Image.Image:
 def _upright(picture: Image.Image) -> Image.Image:
     try:
         turned = ImageOps.exif_transpose(picture)
-    except Exception:  # damaged EXIF data can fail in any way, and do not spoil the picture
+    except Exception:  # damaged EXIF data can fail in any way, but the picture is fine
         picture.load()
         return picture
     return picture if turned is None else turned
@@ -99,7 +99,7 @@ def _check_pixels(width: int, height: int) -> None:
 
 
 def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Whole numbers of 16 bits, or floats in [0, 1] or in [0, 255], as bytes."""
+    """16-bit integers, or floats in [0, 1] or [0, 255], as bytes."""
     low, high = values.min(), values.max()
     unit = 1.0 if high <= 1 else 255.0
     most = unit if values.dtype.kind == "f" else 65535.0
@@ -116,7 +116,7 @@ def _from_array(image: npt.NDArray[Any], wanted: Preprocessing) -> Pixels:
         return _fitted_floats(image.astype(np.float32), wanted)
     if image.dtype == np.bool_:
         image = image.astype(np.uint8) * np.uint8(255)
-    elif image.dtype.kind == "u" and image.dtype.itemsize == 2:  # of either byte order
+    elif image.dtype.kind == "u" and image.dtype.itemsize == 2:  # either byte order
         image = _as_bytes(image)
     elif image.dtype != np.uint8:
         if image.min() < 0 or image.max() > 255:
@@ -158,7 +158,7 @@ def _fitted(picture: Image.Image, wanted: Preprocessing) -> Image.Image:
     # The ratio may be a rounded fraction: 224 / (224 / 232) must give 232.
     side = int(wanted.size / wanted.crop_ratio + 1e-6)
     scaled = (side * width // short, side * height // short)
-    _check_pixels(*scaled)  # of a line one pixel wide
+    _check_pixels(*scaled)  # a line one pixel wide becomes huge
     if scaled != picture.size:
         picture = picture.resize(scaled, Image.Resampling[wanted.interpolation.upper()])
     left, top = (round((length - wanted.size) / 2) for length in scaled)

@@ -30,7 +30,7 @@ def load_digits() -> Digits:
 
 
 def split_digits(seed: int) -> tuple[Digits, Digits]:
-    """A random half to train on and the other half to test on."""
+    """A random half for training and the other half for testing."""
     digits = load_digits()
     order = torch.randperm(len(digits.labels), generator=torch.Generator().manual_seed(seed))
     half = len(order) // 2

@@ -1,4 +1,4 @@
-"""The one walk over folders of pictures: sorted, to any depth, around loops of links."""
+"""The one walk over folders of pictures: sorted, to any depth, safe from link loops."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Identity: TypeAlias = tuple[int, int]  # device and inode: the same folder under
 
 def files_below(root: Path) -> Iterator[tuple[str, Path | Unreadable, bool]]:
     """Name, place, and whether it is a picture, of each file; lazily, one folder at a time."""
-    # The folders that lead to where we are, each with what is left of it; no recursion, so that
-    # folders may be nested as deep as the system allows.
+    # A stack of open folders, each with its remaining entries, instead of recursion: folders may be
+    # nested as deep as the system allows.
     trail: list[tuple[str, Iterator[str]]] = []
     around: dict[str, Identity] = {}
     entered = ""
@@ -49,14 +49,14 @@ def files_below(root: Path) -> Iterator[tuple[str, Path | Unreadable, bool]]:
 
 
 def _sorted_names(folder: Path) -> list[str]:
-    """What is in a folder, hidden ones left out; folders end in a slash."""
+    """What is in a folder, except hidden entries; folders end in a slash."""
     with os.scandir(folder) as entries:
-        # A folder's files compare with its neighbours as whole paths do.
+        # The slash makes entries sort as whole paths do.
         return sorted(e.name + "/" * _is_folder(e) for e in entries if e.name[0] != ".")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder; a link to itself is not, and fails when it is opened."""
+    """Whether an entry is a folder; a link to itself is not, and fails when opened."""
     try:
         return entry.is_dir()
     except OSError:

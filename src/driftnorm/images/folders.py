@@ -15,16 +15,16 @@ __all__ = ["Folder", "Listing", "changed_file"]
 
 
 class Folder(Inputs):
-    """Every picture in a folder and the folders in it, sorted by path; hidden ones left out.
+    """Every picture below a folder, sorted by path, except hidden ones.
 
-    Links to folders are followed, except back into a folder that they are in.
+    Links to folders are followed, except back into a folder that contains them.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         if next(iter(self.raw()), None) is None:
             raise DataError(
-                f"{path} holds no pictures, neither itself nor in its folders: no file ends in "
+                f"{path} holds no pictures, not even in subfolders: no file ends in "
                 f"{', '.join(sorted(PICTURE_SUFFIXES))}."
             )
 
@@ -38,7 +38,7 @@ class Folder(Inputs):
         return [*self.raw()]
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """The first of this many pictures that was changed after the moment."""
+        """The first of this many pictures that was changed after this time."""
         return changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
@@ -54,7 +54,7 @@ class Folder(Inputs):
 
 
 class Listing(Inputs):
-    """A text file with one path per line; relative ones start at the list's own folder."""
+    """A text file with one path per line; relative paths start at the list's folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -78,11 +78,11 @@ class Listing(Inputs):
         return [*self.raw()]
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """The list, or the first of this many pictures, if it was changed after the moment."""
+        """The list, or the first of this many pictures, if changed after this time."""
         return super().changed_since(moment, count) or changed_file(self.raw(), moment, count)
 
     def survey(self) -> Survey:
-        """Count the lines that are not blank."""
+        """Count the non-blank lines."""
         return Survey(sum(1 for _ in self._lines()))
 
     def _lines(self) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Listing(Inputs):
 
 
 def changed_file(pictures: Iterator[Raw], moment: float, count: int) -> str | None:
-    """The name of the first of this many pictures in files that was changed after a moment."""
+    """The name of the first of this many pictures that was changed after this time."""
     for name, content in islice(pictures, count):
         if isinstance(content, Path) and last_change(content) > moment:
             return name

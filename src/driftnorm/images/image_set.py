@@ -32,7 +32,7 @@ class Images(ABC):
         classes: Name of each class.
         indices: Each image's index in the whole data set, (N,). Corruptions are seeded with it, so
             a part of a set gets the same pixels as the whole.
-        note: What a result must say beside its number, e.g. that frost was a stand-in.
+        note: What results must mention, e.g. that frost was a substitute.
         in_files: Whether every image is a file in the folder of its class, so that neighbours are
             of one class.
     """
@@ -145,7 +145,7 @@ def check_labels(name: str, labels: Integers, indices: Integers, images: int, cl
 
 
 def spread_positions(name: str, total: int, count: int | None) -> Integers:
-    """``count`` of ``total`` positions at even distances, for sets that are sorted by class."""
+    """``count`` of ``total`` positions, evenly spaced, for sets that are sorted by class."""
     count = _checked_count(name, total, count)
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
 
@@ -154,14 +154,14 @@ def _checked_count(name: str, total: int, count: int | None) -> int:
     if count is None:
         return total
     if not 1 <= count <= total:
-        raise ValueError(f"{name} has {total} images: `count` must be from 1 to that, got {count}.")
+        raise ValueError(f"{name} has {total} images: `count` must be 1 to {total}, got {count}.")
     return count
 
 
 def find_home(folder: Path, homes: tuple[str, ...], names: tuple[str, ...]) -> Path:
     """The one of a folder's ``homes`` that holds any of the files, else the folder itself.
 
-    Archives unpack to a folder of their own, and users name either that or the one around it.
+    Archives unpack to their own folder, and users name either that or its parent.
     """
     for home in homes:
         if any((folder / home / name).is_file() for name in names):

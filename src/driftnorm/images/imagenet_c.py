@@ -1,7 +1,7 @@
 """ImageNet-C as released: ``<corruption>/<severity>/<class>/*.JPEG``.
 
 The released archives put the corruptions of a group into a folder of that name (``blur``, ``noise``
-and so on); unpacked side by side or into one folder, both are found.
+and so on). They are found both with and without these folders.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ def load_imagenet_c(
     """One corruption at one severity, read picture by picture.
 
     Args:
-        folder: Holds the corruptions' folders, or the groups' with the corruptions in them.
+        folder: Holds the folders of the corruptions, or those of the groups.
         corruption: Such as ``fog``.
         severity: 1 to 5.
-        subset: A file that lists the pictures to take as ``<class>/<file>``, one per line or as a
-            JSON list; RobustBench's list of 5,000 is such a file. All pictures by default.
-        count: Take only this many: the first of the list, or evenly spaced ones of all.
+        subset: A file that lists the pictures to use as ``<class>/<file>``, one per line or as a
+            JSON list, such as RobustBench's list of 5,000. All pictures by default.
+        count: Use only this many: the first of the list, or evenly spaced ones of all.
         classes: Folder names of all classes in the order of their numbers. By default those of the
-            data that ``driftnorm corrupt`` was given, else the folders that are there, sorted,
-            which gives ImageNet's numbers if all 1,000 are there.
+            data that ``driftnorm corrupt`` was given, else the existing folders, sorted, which
+            gives ImageNet's numbers if all 1,000 exist.
 
     Returns:
         The pictures, named e.g. ``imagenet-c/fog/5``, or like the folder if the classes are not
-        ImageNet's; their number is the object's length.
+        ImageNet's.
 
     Raises:
-        FileNotFoundError: The corruption, the severity or a listed picture is not there.
-        DataError: Some of ImageNet's classes are there, but not all, and ``classes`` is not given.
+        FileNotFoundError: The corruption, the severity or a listed picture is missing.
+        DataError: Some of ImageNet's classes are missing, and ``classes`` is not given.
     """
     home = _find(Path(folder), corruption, checked_severity(severity))
     paths = picture_paths(home) if subset is None else _listed(Path(subset), home)
@@ -78,7 +78,7 @@ def load_imagenet_c(
         raise DataError(f"{home} holds no pictures.")
     strangers = sorted({path.parts[0] for path in paths} - set(numbers))
     if strangers:
-        raise DataError(f"{home}: {strangers[0]!r} is none of the {len(names)} classes.")
+        raise DataError(f"{home}: {strangers[0]!r} is not one of the {len(names)} classes.")
     clean = _clean_name(Path(folder), names) if made is None else made.source
     pictures = PictureSet(
         shifted_name(clean, corruption, severity),
@@ -101,12 +101,12 @@ def _find(folder: Path, corruption: str, severity: int) -> Path:
             "the folders of the released archives."
         )
     if len(found) > 1:
-        raise DataError(f"{found[0]} and {found[1]} are both there. Name the folder of one.")
+        raise DataError(f"{found[0]} and {found[1]} both exist. Name the folder of one.")
     return found[0]
 
 
 def _places(folder: Path, corruption: str, severity: int) -> list[Path]:
-    """The folders in which a corruption may lie and does."""
+    """The existing folders among those where a corruption may be."""
     inner = Path(corruption) / str(severity)
     candidates = [folder / inner]
     if folder.is_dir():
@@ -126,7 +126,7 @@ def _class_folders(home: Path) -> tuple[str, ...]:
 
 
 def _clean_name(folder: Path, names: Sequence[str]) -> str:
-    """What data are called that do not say where they come from."""
+    """The name of data that do not say where they come from."""
     if is_imagenet(names):
         return _CLEAN
     name = folder.resolve().name
@@ -149,6 +149,6 @@ def _listed(subset: Path, home: Path) -> list[PurePosixPath]:
     if missing:
         raise FileNotFoundError(
             f"{len(missing)} of the {len(paths)} pictures that {subset} lists are not in {home}, "
-            f"for one '{missing[0]}'."
+            f"for example '{missing[0]}'."
         )
     return paths

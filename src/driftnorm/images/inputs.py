@@ -33,7 +33,7 @@ def open_inputs(path: str | os.PathLike[str]) -> Inputs:
     if place.is_dir():
         return Folder(place)
     if not place.exists():
-        raise FileNotFoundError(f"`DATA` {place} is not there.")
+        raise FileNotFoundError(f"`DATA` {place} does not exist.")
     check_regular(place, "DATA")
     name = place.name.lower()
     if name.endswith(_ARRAYS):
@@ -41,5 +41,5 @@ def open_inputs(path: str | os.PathLike[str]) -> Inputs:
     if name.endswith(_ARCHIVES):
         return Archive(place)
     if is_picture_name(place.name):
-        raise DataError(f"{place} is one picture; give the folder that it is in, or a list.")
+        raise DataError(f"{place} is a single picture; give its folder, or a list.")
     return Listing(place)

@@ -1,4 +1,4 @@
-"""Clean data by path alone: what a path holds is decided by the files that are there."""
+"""Clean data by path alone: the existing files decide which data set it is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_clean(path: str | os.PathLike[str], split: Split = "test") -> ImageSet 
             "`driftnorm data get NAME --from FILE`."
         )
     if not place.is_dir():
-        raise FileNotFoundError(f"{place} is not there: expected a folder or an .npz file.")
+        raise FileNotFoundError(f"{place} does not exist: expected a folder or an .npz file.")
     if _holds(place, CIFAR10_HOMES, CIFAR10_FILES[split]):
         return load_cifar10(place, split)
     if _holds(place, CIFAR100_HOMES, (CIFAR100_FILES[split],)):

@@ -1,4 +1,4 @@
-"""True classes, where the user has them: for the report, never for the adapter."""
+"""True classes, if the user has them: for the report, never for the adapter."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
 FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
 IMAGENET_CLASSES = 1000
-SEVERITIES = 5  # whose labels are the same, one after the other, in the layout of CIFAR-10-C
+SEVERITIES = 5  # blocks of the same labels in the layout of CIFAR-10-C
 
 
 class Labels:
-    """Answers which class an image is of.
+    """The class of each image.
 
     Args:
         by_name: Class numbers by the image's name.
         by_position: Class numbers in the order of the images; -1 where unknown.
-        key: What of an image's name the first of these goes by, such as its folder.
+        key: Which part of an image's name ``by_name`` uses, such as its folder.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Labels:
         self._key = key
 
     def reordered(self, order: Sequence[int] | None) -> Labels:
-        """The same labels for images in another order; None is their own."""
+        """The same labels for images in another order; None for their own order."""
         if order is None or not self._by_position:
             return self
         return Labels(by_position=[self._by_position[place] for place in order])
 
     def of(self, name: str, position: int) -> int | None:
-        """The class number of an image; None if it is not known."""
+        """The class number of an image; None if unknown."""
         if position < len(self._by_position):
             number = self._by_position[position]
             return None if number == UNKNOWN else number
@@ -64,12 +64,12 @@ class Labels:
 
 
 def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
-    """Labels as the user gives them, of which at least one must be for one of the images.
+    """Labels as the user gives them; at least one must match an image.
 
     Args:
-        given: ``folders`` (an image's first folder is its class), ``parents`` (the folder that it
-            lies in is), ``own`` (those that the data bring), a CSV file with the columns ``name``
-            and ``label``, or an ``.npy`` file with one class number per image, -1 where it is
+        given: ``folders`` (an image's top-level folder is its class), ``parents`` (the folder that
+            contains it is), ``own`` (labels that come with the data), a CSV file with the columns
+            ``name`` and ``label``, or an ``.npy`` file with one class number per image, -1 where
             unknown.
         classes: Names of the classes; a label may be one of them, or a number. For the 1,000
             classes of ImageNet it may also be a WordNet identifier, if timm is installed.
@@ -87,9 +87,9 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
     check_regular(file, "--labels")
     if not file.is_file():
         raise FileNotFoundError(
-            f"`--labels` {given} is not there: give a CSV file with the columns name and label, "
-            f"an .npy file, the word {OWN} for labels that the data bring, or the word {FOLDERS} "
-            f"or {PARENTS}."
+            f"`--labels` {given} does not exist: give a CSV file with the columns name and label, "
+            f"an .npy file, the word {OWN} for labels that come with the data, or the word "
+            f"{FOLDERS} or {PARENTS}."
         )
     if file.suffix.lower() == ".npy":
         numbered = _of_one_severity(_from_array(file, len(classes)), inputs.survey().images)
@@ -97,7 +97,7 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
         if images is not None and len(numbered) != images:
             raise DataError(
                 f"`--labels` {file} must hold one class number for each of the {images:,} images, "
-                f"in their order ({UNKNOWN} where it is unknown); it holds {len(numbered):,}."
+                f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
             )
         labels = Labels(by_position=numbered).reordered(inputs.order)
         return _checked(labels, inputs, f"{file} holds no class numbers")
@@ -107,7 +107,7 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
 
 
 def _class_numbers(classes: Sequence[str]) -> dict[str, int]:
-    """Class numbers by whatever a label may say."""
+    """Class numbers by everything that a label may be."""
     twice = {name for name, times in Counter(classes).items() if times > 1}
     numbers = {wnid: number for number, wnid in enumerate(_wordnet_ids(len(classes)))}
     numbers |= {str(number): number for number in range(len(classes))}
@@ -115,7 +115,7 @@ def _class_numbers(classes: Sequence[str]) -> dict[str, int]:
 
 
 def _wordnet_ids(classes: int) -> Sequence[str]:
-    """Of ImageNet's classes in their usual order, if there are as many and timm is installed."""
+    """ImageNet's, in their usual order, if there are as many classes and timm is installed."""
     if classes != IMAGENET_CLASSES:
         return ()
     try:
@@ -160,7 +160,7 @@ def _looks_like_wordnet(inputs: Inputs, given: str) -> bool:
 
 
 def _of_one_severity(numbered: list[int], images: int | None) -> list[int]:
-    """The labels of all five severities are those of the images of one of them."""
+    """Reduce the labels of all five severities to those of one."""
     if images is None or len(numbered) != SEVERITIES * images:
         return numbered
     runs = [numbered[start : start + images] for start in range(0, len(numbered), images)]
@@ -168,14 +168,14 @@ def _of_one_severity(numbered: list[int], images: int | None) -> list[int]:
 
 
 def _plain(name: str) -> str:
-    """A name without what says nothing, such as ``./`` at its beginning."""
+    """A name without redundant parts, such as ``./`` at the beginning."""
     return posixpath.normpath(name)
 
 
 def _without_prefix(named: Mapping[str, int], inputs: Inputs) -> Labels:
-    """Labels of names that may begin with folders that those of the images lack, or lack theirs.
+    """Labels whose names have more, or fewer, leading folders than those of the images.
 
-    Only if no name fits as it is, and if the rest of it still says which image is meant.
+    Only if no name matches exactly, and if the shortened name is still unambiguous.
     """
     plain = {_plain(name): number for name, number in named.items()}
     labels = Labels(by_name=plain, key=_plain)
@@ -194,7 +194,7 @@ def _without_prefix(named: Mapping[str, int], inputs: Inputs) -> Labels:
 
 
 def _after(name: str, depth: int) -> str:
-    """A path without its first folders; empty if it has fewer."""
+    """A path without its first folders; empty if it has no more."""
     parts = name.split("/")
     return "/".join(parts[depth:])
 
@@ -204,7 +204,7 @@ def _matches(labels: Labels, inputs: Inputs) -> bool:
 
 
 def _checked(labels: Labels, inputs: Inputs, why: str) -> Labels:
-    """Refuse labels that fit no image; names are compared, and no image is decoded."""
+    """Refuse labels that match no image; only names are compared, no image is decoded."""
     if _matches(labels, inputs):
         return labels
     raise _unmatched(inputs, why)
@@ -222,8 +222,8 @@ def _from_inputs(inputs: Inputs, numbers: Mapping[str, int]) -> dict[str, int]:
     own = inputs.own_labels()
     if not own:
         raise DataError(
-            f"`--labels` {OWN}: {inputs.path} brings no labels; expected an array `labels` in an "
-            ".npz, or a .cls file beside each picture of a .tar."
+            f"`--labels` {OWN}: {inputs.path} has no labels; expected an array `labels` in an "
+            ".npz, or a .cls file next to each picture of a .tar."
         )
     where = f"{inputs.path}, image"
     return {name: _number(label, numbers, f"{where} {name}") for name, label in own.items()}
@@ -250,7 +250,7 @@ def _from_csv(file: Path, numbers: Mapping[str, int]) -> dict[str, int]:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             return _from_rows(csv.DictReader(stream), file, numbers)
     except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not UTF-8 ({error}); save it so.") from error
+        raise DataError(f"{file} is not UTF-8 ({error}); save it as UTF-8.") from error
 
 
 def _from_rows(
@@ -263,19 +263,19 @@ def _from_rows(
     found: dict[str, int] = {}
     for row in reader:
         name, label, where = row["name"], row["label"], f"{file}, line {reader.line_num}"
-        if not label:  # not known, as if there were no such line
+        if not label:  # unknown, as if the line were missing
             continue
         number = _number(label, numbers, where)
         if found.setdefault(name, number) != number:
-            raise DataError(f"{where}: {name!r} has another label in an earlier line.")
-    # Names may be those that `adapt` wrote, and that stand there as no spreadsheet runs them.
+            raise DataError(f"{where}: {name!r} has a different label in an earlier line.")
+    # Names may come from `adapt`, which protects them from being run by a spreadsheet.
     return {text_of_cell(name): number for name, number in found.items()} | found
 
 
 def _number(label: str, numbers: Mapping[str, int], where: str) -> int:
     if label not in numbers:
         raise DataError(
-            f"{where}: the label {label!r} is neither the name of a class (of one alone) nor a "
+            f"{where}: the label {label!r} is neither the unambiguous name of a class nor a "
             f"number from 0 to {max(numbers.values())}; give the names with `--classes`."
         )
     return numbers[label]

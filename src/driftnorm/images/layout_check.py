@@ -25,7 +25,7 @@ _PICTURES = 50_000
 def check_cifar100(folder: str | os.PathLike[str]) -> list[str]:
     """Everything that is wrong with CIFAR-100's official files, one sentence each.
 
-    Sizes, labels and the number of images of each class are looked at.
+    Checks sizes, labels and the number of images per class.
     """
     problems = []
     for split, expected in _OF_EACH_CLASS.items():
@@ -48,21 +48,21 @@ def check_cifar100(folder: str | os.PathLike[str]) -> list[str]:
 def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_report) -> list[str]:
     """Everything that is wrong with ImageNet-C's folders, one sentence each.
 
-    The 15 common corruptions must be there at five severities, with 1,000 classes and 50,000
-    pictures each; the 4 extra ones may. A folder that ``driftnorm corrupt`` made may have other
-    classes, fewer pictures, and lack corruptions, for it says so itself. Pictures are counted, not
-    opened.
+    The 15 common corruptions are required at five severities, with 1,000 classes and 50,000
+    pictures each; the 4 extra ones are optional. A folder made by ``driftnorm corrupt`` may have
+    other classes and fewer pictures and corruptions, since it records that. Pictures are counted,
+    not opened.
 
     Args:
-        folder: Which.
-        progress: Called with what is being done, streams done, and streams in all.
+        folder: The folder.
+        progress: Called with the current activity, streams done, and streams in total.
     """
     home = Path(folder)
     if not home.is_dir():
         return [f"{home} is not a folder."]
     made, problems = read_provenance(home), []
     if (home / WORK_FOLDER).exists():
-        problems.append(f"{home} is unfinished: `driftnorm corrupt` is at work or was killed.")
+        problems.append(f"{home} is incomplete: `driftnorm corrupt` is running or was killed.")
     expected = _PICTURES if made is None else made.count
     streams = [(c, s) for c in CORRUPTIONS + EXTRA_CORRUPTIONS for s in SEVERITIES]
     found, missing = 0, defaultdict[str, list[int]](list)

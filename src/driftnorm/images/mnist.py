@@ -1,7 +1,7 @@
 """MNIST, or anything in its format: idx files, plain or gzipped.
 
-An idx file starts with a magic number that tells the type and the number of axes, then the length
-of each axis, all as big-endian 32-bit integers, then the bytes.
+An idx file starts with a magic number for the type and the number of axes, then the length of each
+axis, all as big-endian 32-bit integers, then the bytes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _CLASSES = tuple(str(digit) for digit in range(10))
 def load_mnist(
     folder: str | os.PathLike[str], split: Split = "test", name: str = "mnist"
 ) -> ImageSet:
-    """MNIST in its official order, its one channel shown three times without a copy.
+    """MNIST in its official order, its one channel repeated three times without a copy.
 
     Args:
         folder: Holds ``train-images-idx3-ubyte`` and so on, with or without ``.gz``.
         split: ``"train"`` for the 60,000, ``"test"`` for the 10,000.
-        name: What to call it, for other data in the same format.
+        name: Another name, for other data in the same format.
 
     Returns:
-        The images, (N, 28, 28, 3). ``images[..., 0]`` is the plain grey picture.
+        The images, (N, 28, 28, 3). ``images[..., 0]`` is the grey image.
 
     Raises:
-        FileNotFoundError: A file is not there.
+        FileNotFoundError: A file is missing.
         DataError: A file is too short or too long, or is not an idx file.
     """
     if split not in MNIST_FILES:
@@ -72,7 +72,7 @@ def _read_idx(file: Path, axes: int) -> Pixels:
         content = _unzip(zipped)
     else:
         raise FileNotFoundError(
-            f"{file} is not there, nor is {zipped.name}; `driftnorm data get mnist` fetches it."
+            f"Neither {file} nor {zipped.name} exists; `driftnorm data get mnist` fetches it."
         )
     header = 4 * (1 + axes)
     if len(content) < header:

@@ -1,4 +1,4 @@
-"""The ``.npy`` files of the CIFAR-10-C layout: names, and a reader that says what is wrong."""
+"""The ``.npy`` files of the CIFAR-10-C layout: names, and a reader with clear errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def array_file(folder: Path, corruption: str) -> Path:
 
 
 def part_file(folder: Path, corruption: str, severity: int) -> Path:
-    """One severity of a corruption whose others were not generated."""
+    """One severity of a corruption of which not all five were generated."""
     return folder / f"{corruption}-{severity}.npy"
 
 
@@ -39,9 +39,9 @@ def npy_bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def open_npy(file: Path) -> npt.NDArray[Any]:
-    """Memory-map an array; a short, damaged or pickled file gets an error that says so."""
+    """Memory-map an array; truncated, damaged and pickled files are refused as such."""
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there.")
+        raise FileNotFoundError(f"{file} does not exist.")
     with file.open("rb") as stream:
         try:
             version = npy_format.read_magic(stream)
@@ -54,7 +54,7 @@ def open_npy(file: Path) -> npt.NDArray[Any]:
     expected, found = start + math.prod(shape) * dtype.itemsize, file.stat().st_size
     if found < expected:
         raise DataError(
-            f"{file} is truncated: its header promises {expected:,} bytes, found {found:,}."
+            f"{file} is truncated: its header announces {expected:,} bytes, found {found:,}."
         )
     opened: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     return opened

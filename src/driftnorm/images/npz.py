@@ -32,7 +32,7 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
     """
     file = Path(path)
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there.")
+        raise FileNotFoundError(f"{file} does not exist.")
     if not zipfile.is_zipfile(file):
         raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")
     try:

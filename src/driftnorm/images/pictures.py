@@ -1,4 +1,4 @@
-"""Labelled pictures in files, read when they are needed: image folders and ImageNet-C."""
+"""Labelled pictures in files, read on demand: image folders and ImageNet-C."""
 
 from __future__ import annotations
 
@@ -69,13 +69,14 @@ class PictureSet(Images):
         )
 
     def renumbered(self, classes: tuple[str, ...]) -> PictureSet:
-        """The same pictures with the numbers that their classes have among ``classes``."""
+        """The same pictures with labels as positions in ``classes``."""
         numbers = {name: number for number, name in enumerate(classes)}
         met = sorted({self.classes[label] for label in self.labels.tolist()})
         strangers = [name for name in met if name not in numbers]
         if strangers:
             raise DataError(
-                f"{self.name}: the folder {strangers[0]!r} is none of the {len(classes)} `classes`."
+                f"{self.name}: the folder {strangers[0]!r} is not one of the {len(classes)} "
+                "`classes`."
             )
         labels = [numbers[self.classes[label]] for label in self.labels.tolist()]
         return replace(self, labels=np.array(labels, dtype=np.int64), classes=classes)
@@ -108,10 +109,10 @@ class PictureSet(Images):
 
 
 def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
-    """Every picture in a folder and the folders in it, sorted by path.
+    """Every picture below a folder, sorted by path.
 
-    The folders directly within are the classes. Pictures are resized to a short side of 256 px and
-    cropped to the 224 x 224 px at their centre.
+    The top-level folders are the classes. Pictures are resized to a short side of 256 px and
+    centre-cropped to 224 x 224 px.
 
     Args:
         folder: The image folder.
@@ -125,7 +126,7 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
     paths = picture_paths(root)
     if not paths:
         raise DataError(
-            f"{root} holds no pictures, neither itself nor in its folders: no file ends in "
+            f"{root} holds no pictures, not even in subfolders: no file ends in "
             f"{', '.join(sorted(PICTURE_SUFFIXES))}."
         )
     owners = [path.parts[0] if len(path.parts) > 1 else "." for path in paths]
@@ -138,7 +139,7 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
 
 
 def picture_paths(root: Path) -> list[PurePosixPath]:
-    """Pictures below a folder as sorted relative paths, hidden ones left out."""
+    """Pictures below a folder as sorted relative paths, except hidden ones."""
     found = []
     for name, place, is_picture in files_below(root):
         if isinstance(place, Unreadable):
@@ -161,7 +162,7 @@ def read_cropped(path: Path, index: int) -> Pixels:
 
 
 def read_picture(path: Path, index: int) -> Pixels:
-    """A picture in RGB as ImageNet-C holds them; one of another size is stretched to 224 x 224."""
+    """A picture of ImageNet-C in RGB; if it has another size, stretched to 224 x 224."""
     picture = open_picture(path)
     if picture.size != (CROPPED_SIDE, CROPPED_SIDE):
         picture = picture.resize((CROPPED_SIDE, CROPPED_SIDE), Image.Resampling.BILINEAR)
@@ -169,7 +170,7 @@ def read_picture(path: Path, index: int) -> Pixels:
 
 
 def open_picture(path: Path) -> Image.Image:
-    """A picture in RGB; one that cannot be read gets an error that names it."""
+    """A picture in RGB; the error for an unreadable one names it."""
     try:
         with Image.open(path) as picture:
             converted: Image.Image = picture.convert("RGB")
@@ -187,13 +188,13 @@ def _read_changed(
 
 
 def jpeg_bytes(pixels: Pixels) -> bytes:
-    """A picture as the JPEG that ImageNet-C's files are: quality 85."""
+    """A picture as a JPEG of quality 85, like ImageNet-C's files."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return buffer.getvalue()
 
 
 def through_jpeg(pixels: Pixels) -> Pixels:
-    """What is left of a picture after it was saved as by `jpeg_bytes` and read again."""
+    """A picture after a round trip through `jpeg_bytes`."""
     with Image.open(io.BytesIO(jpeg_bytes(pixels))) as picture:
         return np.asarray(picture.convert("RGB"))

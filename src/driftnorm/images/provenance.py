@@ -1,4 +1,4 @@
-"""``driftnorm.json``: how a folder of generated data was made, so that runs into it never mix."""
+"""``driftnorm.json``: how a folder of generated data was made, so that runs never mix in it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Provenance:
     Attributes:
         layout: ``cifar-c`` for arrays, ``imagenet-c`` for folders of JPEGs.
         source: The clean data's name.
-        count: How many clean images were taken.
+        count: How many clean images were used.
         fingerprint: Hash of the clean data: of pixels and labels, or of paths and sizes of files.
         classes: Names of the classes.
         seed: Seed of the corruptions.
         scale: Which table of constants was used.
-        frost: ``overlays``, ``procedural``, or None while there is no frost in the folder.
+        frost: ``overlays``, ``procedural``, or None as long as the folder has no frost.
         preparation: What was done to the clean images first.
     """
 
@@ -85,7 +85,7 @@ def read_provenance(folder: Path) -> Provenance | None:
     try:
         return _from_record(record)
     except (TypeError, KeyError) as error:
-        raise DataError(f"{file} is not one that driftnorm wrote: {error}.") from error
+        raise DataError(f"{file} was not written by driftnorm: {error}.") from error
 
 
 def claim_folder(folder: Path, wanted: Provenance, path: str) -> None:
@@ -94,7 +94,7 @@ def claim_folder(folder: Path, wanted: Provenance, path: str) -> None:
     Args:
         folder: Where data will be generated; it exists.
         wanted: What will be generated.
-        path: Where the clean data are, for the reader of the file.
+        path: Where the clean data are, recorded for people who read the file.
     """
     file, versions = folder / FILE_NAME, []
     present = read_provenance(folder)
@@ -121,7 +121,7 @@ def _refuse_difference(folder: Path, present: Provenance, wanted: Provenance) ->
     for name, new in asdict(wanted).items():
         old = getattr(present, name)
         if old != new and not (name == "frost" and old is None):
-            shown = "other ones" if name == "classes" else f"{old!r}, not {new!r}"
+            shown = "others" if name == "classes" else f"{old!r}, not {new!r}"
             raise DataError(
                 f"{folder} was made with another `{name}`: {shown} (its {FILE_NAME} says so). "
                 "Choose a new folder, or repeat the settings it was made with."

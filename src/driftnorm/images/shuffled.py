@@ -1,4 +1,4 @@
-"""The user's images in a shuffled order, which a seed settles."""
+"""The user's images in an order shuffled with a seed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Shuffled"]
 
 
 class Shuffled(Inputs):
-    """Other inputs in another order: the same for the same seed and the same number of images.
+    """Inputs in another order, which depends only on the seed and the number of images.
 
-    Names of files are held in memory; the images of an array are not.
+    File names are held in memory; the images of an array are not.
 
     Args:
         inputs: The images in their own order; each must be readable by its position.
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     order: Sequence[int]
@@ -30,12 +30,12 @@ class Shuffled(Inputs):
     def __init__(self, inputs: Inputs, seed: int = 0) -> None:
         super().__init__(inputs.path)
         if seed < 0:
-            raise ValueError(f"`--shuffle` must be a seed that is at least 0, got {seed}.")
+            raise ValueError(f"`--shuffle` must be a seed of at least 0, got {seed}.")
         self._inputs, self._images, self.seed = inputs, inputs.by_position(), seed
         self.order = np.random.default_rng(seed).permutation(len(self._images)).tolist()
 
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
-        """The images, not decoded, from a position of the new order on."""
+        """The undecoded images, starting at a position of the new order."""
         return (self._images[place] for place in islice(self.order, starting_at, None))
 
     def survey(self) -> Survey:
@@ -43,16 +43,16 @@ class Shuffled(Inputs):
         return Survey(len(self.order), self._inputs.survey().left_out)
 
     def own_labels(self) -> Mapping[str, str]:
-        """Those of the images themselves: labels go by names."""
+        """Those of the images themselves: labels are looked up by name."""
         return self._inputs.own_labels()
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """Which of the first ``count`` images, in the new order, was changed after a moment."""
+        """Which of the first ``count`` images, in the new order, was changed after this time."""
         files = self._inputs.changed_since(moment, 0)
         return files or changed_file(self.raw(), moment, count)
 
     def fingerprint(self) -> str:
-        """Another one, if the order is of other images: their names, or how many there are."""
+        """Changes if the order is of other images: their names, or their number."""
         digest = hashlib.sha256(f"{self.seed} {len(self.order)}".encode())
         if isinstance(self._images, list):
             for name, _ in self._images:

@@ -20,11 +20,11 @@ from driftnorm.models.normalized import Preprocessing
 __all__ = ["Inputs", "Item", "Survey", "last_change"]
 
 MOST_THREADS = 8
-TOGETHER = 8  # images a task: handing a task to a thread costs as much as a small image
+TOGETHER = 8  # images per task: submitting a task costs as much as decoding a small image
 
 
 class Item(NamedTuple):
-    """One image: its pixels, or why there are none, and whether it is the end of more."""
+    """One image: its pixels, or why there are none, and whether more are lost with it."""
 
     name: str
     pixels: Pixels | None
@@ -36,8 +36,8 @@ class Survey(NamedTuple):
     """What there is.
 
     Attributes:
-        images: How many; None where only reading everything would tell.
-        left_out: Files that are not pictures by their names.
+        images: How many; None if only reading everything would tell.
+        left_out: Files whose names are not those of pictures.
     """
 
     images: int | None
@@ -45,11 +45,11 @@ class Survey(NamedTuple):
 
 
 class Inputs(ABC):
-    """Images in a fixed order, as often as wanted, in memory that does not grow with their number.
+    """Images in a fixed order, re-readable, in memory that does not grow with their number.
 
     Attributes:
         path: Where they are.
-        order: Where each image stands in the data, if they do not come as the data have them.
+        order: The position of each image in the data, if the order is not that of the data.
     """
 
     order: Sequence[int] | None = None
@@ -59,17 +59,17 @@ class Inputs(ABC):
 
     @abstractmethod
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
-        """The images, not decoded, from a position on."""
+        """The undecoded images, starting at a position."""
 
     @abstractmethod
     def survey(self) -> Survey:
         """Count them, without opening them."""
 
     def by_position(self) -> Sequence[Raw]:
-        """The images, not decoded, by their position; nothing of them is held but where they are.
+        """The undecoded images by position; only their locations are held in memory.
 
         Raises:
-            DataError: They can be read in their own order only.
+            DataError: They can only be read in their own order.
         """
         raise DataError(
             f"{self.path} can only be read from its beginning to its end, so it cannot be "
@@ -77,7 +77,7 @@ class Inputs(ABC):
         )
 
     def own_labels(self) -> Mapping[str, str]:
-        """Classes that the data themselves bring, by the image's name: names or numbers."""
+        """Classes that come with the data, by the image's name: names or numbers."""
         return {}
 
     def name_at(self, position: int) -> str | None:
@@ -86,18 +86,18 @@ class Inputs(ABC):
         return None if found is None else found.name
 
     def changed_since(self, moment: float, count: int) -> str | None:
-        """Which of the first ``count`` images was changed after a moment (seconds), if any."""
+        """Which of the first ``count`` images was changed after this time (seconds), if any."""
         return str(self.path) if last_change(self.path) > moment else None
 
     def stream(
         self, wanted: Preprocessing, *, starting_at: int = 0, ahead: int = 64
     ) -> Generator[Item, None, None]:
-        """The images decoded, in order; those that cannot be are there with an error.
+        """The decoded images, in order; those that cannot be decoded carry an error.
 
         Args:
             wanted: Size and resampling.
             starting_at: Position of the first one.
-            ahead: So many are decoded before they are asked for, and a task more.
+            ahead: This many are decoded ahead, plus one task.
         """
         waiting: deque[Future[list[Item]]] = deque()
         threads = max(2, min(MOST_THREADS, available_cores()))
@@ -115,13 +115,13 @@ class Inputs(ABC):
 
 
 def last_change(file: Path) -> float:
-    """When a file's content was changed last, or it was put in its place; 0 if it is not there."""
+    """When a file was last changed or moved into place; 0 if it does not exist."""
     try:
         about = file.stat()
     except OSError:
         return 0.0
-    # The time of modification is whatever its owner sets it to, the future included. That of the
-    # change of status follows every change, but is that of creation on Windows.
+    # The modification time is whatever its owner sets, even the future. The status-change time
+    # follows every change, but on Windows it is the creation time.
     return about.st_mtime if os.name == "nt" else about.st_ctime
 
 

@@ -1,4 +1,4 @@
-"""The one reader of tar archives: from the beginning to the end, in bounded memory and time."""
+"""The one reader of tar archives: from beginning to end, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["DAMAGE", "damage_of", "is_compressed", "opened_tar", "tar_members"]
 
 DAMAGE = (tarfile.TarError, EOFError)
 """What a damaged archive raises while it is read."""
-# Drawings may be stored plainly and shrink a lot; an archive that grows by more is an attack, if
-# what comes out of it is worth mentioning.
+# Drawings may be stored raw and compress very well; an archive that expands by more than this, to a
+# size that matters, is an attack.
 MOST_EXPANSION, HARMLESS = 100, 1 << 24
 
 Opener: TypeAlias = type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma.LZMAFile]
@@ -33,7 +33,7 @@ _OPENERS: dict[bytes, Opener] = {
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether an archive has to be read from its beginning on."""
+    """Whether an archive can only be read from its beginning."""
     return _opener(path) is not None
 
 
@@ -53,10 +53,10 @@ def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members in their order; the content of each must be read before the next one."""
+    """The members in order; the content of each must be read before the next one."""
     source = getattr(archive.fileobj, "fileobj", None)
     while (member := archive.next()) is not None:
-        # Or it remembers every member it has seen.
+        # Otherwise tarfile remembers every member.
         archive.members = []  # type: ignore[attr-defined]
         if isinstance(source, _Bounded):
             source.check(member.offset_data + member.size)
@@ -64,7 +64,7 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def damage_of(path: Path, error: Exception) -> DataError:
-    """What to say of an archive that cannot be read."""
+    """The error for an archive that cannot be read."""
     return DataError(f"{path} is not a tar archive, or a truncated or damaged one: {error}.")
 
 
@@ -76,14 +76,14 @@ def _opener(path: Path) -> Opener | None:
 
 
 class _Bounded:
-    """What comes out of a decompressor, up to a limit; its errors are those of a tar archive."""
+    """The output of a decompressor, up to a limit, with the errors of a tar archive."""
 
     def __init__(self, stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, size: int) -> None:
         self._stream, self._done = stream, 0
         self._most = max(MOST_EXPANSION * size, HARMLESS)
 
     def check(self, length: int) -> None:
-        """Refuse to continue if the archive would become that long."""
+        """Refuse an archive that would expand beyond the limit."""
         if length > self._most:
             raise tarfile.ReadError(
                 f"it grows to more than {MOST_EXPANSION} times its size, refused as a "
@@ -92,7 +92,7 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         try:
-            data = self._stream.read1(size)  # `read` would lose what is whole before a damage
+            data = self._stream.read1(size)  # `read` would lose intact bytes before the damage
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise tarfile.ReadError(str(error)) from error
         self._done += len(data)
@@ -101,7 +101,7 @@ class _Bounded:
 
 
 class _Member(tarfile.TarInfo):
-    """Headers that cannot be read are errors: tarfile takes all but the first for a clean end."""
+    """Unreadable headers are errors: tarfile takes all but the first for a clean end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -110,6 +110,6 @@ class _Member(tarfile.TarInfo):
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end, as it should be
             raise
         except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
-            raise tarfile.ReadError("it lacks its end") from error
+            raise tarfile.ReadError("its end is missing") from error
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(f"a damaged header ({error})") from error

@@ -124,7 +124,7 @@ def open_model(
         raise ValueError(f"`mean` and `std`: {doubt}")
     for flag, file in (("NETWORK", model if _is_file(model) else None), ("--weights", weights)):
         if file is not None and not Path(file).exists():
-            raise FileNotFoundError(f"`{flag}` must name a file, but {file} is not there.")
+            raise FileNotFoundError(f"`{flag}` must name a file, but {file} does not exist.")
     if _is_file(model):
         if weights is not None:
             raise ValueError(

@@ -30,7 +30,7 @@ def random_numbers(
 ) -> np.random.Generator:
     """The random numbers that one seed gives for one purpose at one epoch or step."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number from 0 on, got {seed!r}.")
+        raise ValueError(f"`seed` must be a whole number of at least 0, got {seed!r}.")
     return np.random.default_rng([seed, PURPOSES[purpose], index])
 
 

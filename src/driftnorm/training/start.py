@@ -82,5 +82,5 @@ def _described(init: Path) -> Any:
 def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: expected a weight file.")
+        raise FileNotFoundError(f"{path} does not exist: expected a weight file.")
     return hashlib.sha256(path.read_bytes()).hexdigest()

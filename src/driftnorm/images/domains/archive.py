@@ -1,4 +1,4 @@
-"""A tar archive of pictures in folders, unpacked where it can do no harm."""
+"""A tar archive of pictures in folders, safely unpacked."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BLOCK = 1 << 20
 def unpacked(archive: Path, cache: Path, progress: Report) -> Path:
     """A folder with the pictures of an archive, unpacked at the first call.
 
-    Only plain files that end like pictures are taken, under their relative paths; links, other
-    files, and paths that lead outside are not.
+    Only plain image files are unpacked, under their relative paths; links and other files are
+    skipped, and paths that lead outside are refused.
 
     Args:
         archive: A tar archive, compressed or not.
-        cache: Where to unpack it to. The folder is named by the archive's name, size and time.
-        progress: Called with what is being done, bytes done, and bytes in all or None.
+        cache: Where to unpack it. The folder is named after the archive's name, size and time.
+        progress: Called with the current activity, bytes done, and bytes in total or None.
     """
     state = archive.stat()
     key = hashlib.sha256(f"{archive.name} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()
@@ -63,7 +63,7 @@ def _pictures(members: tarfile.TarFile, archive: Path) -> Iterator[tuple[PurePos
             continue
         # A colon or backslash would be a drive or a separator on some systems.
         if path.is_absolute() or ".." in path.parts or {":", "\\"} & set(member.name):
-            raise DataError(f"{archive} would write {member.name!r} outside of its folder.")
+            raise DataError(f"{archive} would write {member.name!r} outside its folder.")
         stream = members.extractfile(member)
         if stream is not None:
             yield path, stream

@@ -1,12 +1,12 @@
-"""DomainBed's training augmentation, a batch a call, without loader processes.
+"""DomainBed's training augmentation, one batch per call, without loader processes.
 
-Each picture: a random part of it (area 0.7 to 1, aspect 3/4 to 4/3) resized; mirrored with
-probability 1/2; brightness, contrast, saturation and hue changed by up to 0.3, in random order;
-made grey with probability 0.1. Pillow does the colours to bytes; here they are numbers in [0, 1],
-not cut to whole bytes in between. Normalisation is the network's.
+Each picture: a random crop (area 0.7 to 1, aspect 3/4 to 4/3) resized; mirrored with probability
+1/2; brightness, contrast, saturation and hue changed by up to 0.3, in random order; made grey with
+probability 0.1. Pillow changes colours of bytes; here they are numbers in [0, 1], not rounded to
+bytes in between. Normalisation is left to the network.
 
-The part is measured on the stored picture. Where that was squashed to a square, its aspect is one
-of the squashed picture; DomainBed cuts before it squashes.
+The crop is measured on the stored picture. If that was squashed to a square, the aspect is that of
+the squashed picture; DomainBed crops before it squashes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow's "L"
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done to each of N pictures.
+    """The augmentation of each of N pictures.
 
     Attributes:
-        boxes: Top, left, height and width of the part that is kept, (N, 4).
-        mirrored: Whether left and right are exchanged, (N,).
-        order: The four operations of `OPERATIONS` in the order in which they come, (N, 4).
-        factors: How strong each of them is, (N, 4).
-        gray: Whether colours are dropped, (N,).
+        boxes: Top, left, height and width of the crop, (N, 4).
+        mirrored: Whether left and right are swapped, (N,).
+        order: The order of the four `OPERATIONS`, (N, 4).
+        factors: The strength of each of them, (N, 4).
+        gray: Whether colours are removed, (N,).
     """
 
     boxes: NDArray[np.int64]
@@ -55,7 +55,7 @@ def augment(images: Tensor, rng: np.random.Generator, side: int | None = None) -
 
     Args:
         images: Bytes (N, 3, H, W).
-        rng: Decides everything; the same state gives the same result.
+        rng: The only source of randomness; the same state gives the same result.
         side: Height and width of the result; those of the images by default.
 
     Returns:
@@ -72,7 +72,7 @@ def augment(images: Tensor, rng: np.random.Generator, side: int | None = None) -
 
 
 def draw_plan(rng: np.random.Generator, number: int, height: int, width: int) -> Plan:
-    """Draw what to do to ``number`` pictures of one size."""
+    """Draw the augmentation of ``number`` pictures of one size."""
     boxes = _draw_boxes(rng, number, height, width)
     mirrored = rng.random(number) < 0.5
     order = rng.permuted(np.tile(np.arange(len(OPERATIONS)), (number, 1)), axis=1)
@@ -84,7 +84,7 @@ def draw_plan(rng: np.random.Generator, number: int, height: int, width: int) ->
 def _draw_boxes(
     rng: np.random.Generator, number: int, height: int, width: int
 ) -> NDArray[np.int64]:
-    """The first of ten drawn sizes that fits; the largest centred part if none does."""
+    """The first of ten drawn sizes that fits; the largest centred crop if none does."""
     area = height * width * rng.uniform(*AREA, (number, _TRIES))
     aspect = np.exp(rng.uniform(math.log(ASPECT[0]), math.log(ASPECT[1]), (number, _TRIES)))
     heights, widths = np.rint(np.sqrt(area / aspect)), np.rint(np.sqrt(area * aspect))
@@ -101,11 +101,11 @@ def _draw_boxes(
 
 
 def apply_plan(images: Tensor, plan: Plan, size: tuple[int, int]) -> Tensor:
-    """Do to bytes (N, 3, H, W) what was planned; the result has another size and is in [0, 1].
+    """Apply the plan to bytes (N, 3, H, W); the result has the new size and is in [0, 1].
 
-    A picture goes through all steps before the next one is begun: some forty passes over pixels are
-    then made in the processor's cache. All pictures at once would be fetched from memory for each
-    pass, which takes longer than the calls that it saves.
+    Each picture goes through all steps before the next: some forty passes over its pixels then hit
+    the processor's cache. Processing all pictures at once would fetch them from memory in each
+    pass, which takes longer than the calls it saves.
     """
     shape = (len(images), images.shape[1], *size)
     out = torch.empty(shape, device=images.device, memory_format=torch.channels_last)
@@ -119,7 +119,7 @@ def apply_plan(images: Tensor, plan: Plan, size: tuple[int, int]) -> Tensor:
 
 
 def cut(image: Tensor, box: list[int], mirrored: bool, size: tuple[int, int]) -> Tensor:
-    """The part of a picture (3, H, W) in a box, resized as Pillow's bilinear does: bytes."""
+    """The crop of a picture (3, H, W), resized like Pillow's bilinear filter: bytes."""
     top, left, height, width = box
     part = image[None, :, top : top + height, left : left + width]
     resized = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
@@ -144,18 +144,18 @@ def change_saturation(picture: Tensor, factor: float) -> Tensor:
 
 
 def shift_hue(picture: Tensor, turns: float) -> Tensor:
-    """Around the circle of colours, 1 being all the way; value and saturation stay.
+    """Rotate around the colour circle, 1 being a full turn; value and saturation stay.
 
-    The circle has length 6 and red at 0, green at 2, blue at -2. Let r, g, b be a pixel's channels
-    scaled so that the least is 0 and the largest 1. Its distance from red is 1 - r + g + b, on the
-    side of the larger of g and b. Back again, a channel whose colour is at distance d from the
-    pixel's is 2 - d, clamped to [0, 1]. (No branches: torch takes 20 times as long for a choice as
-    for a sum.)
+    The circle has length 6, with red at 0, green at 2, blue at -2. Let r, g, b be a pixel's
+    channels, scaled so that the smallest is 0 and the largest 1. Its distance from red is
+    1 - r + g + b, on the side of the larger of g and b. Conversely, a channel whose colour is at
+    distance d from the pixel's is 2 - d, clamped to [0, 1]. (No branches: in torch a choice takes
+    20 times as long as a sum.)
     """
     red, green, blue = picture.unbind()
     low = torch.minimum(torch.minimum(red, green), blue)
     spread = torch.maximum(torch.maximum(red, green), blue).sub_(low)
-    divisor = spread.clamp(min=torch.finfo(picture.dtype).tiny)  # of grey pixels, which stay grey
+    divisor = spread.clamp(min=torch.finfo(picture.dtype).tiny)  # grey pixels stay grey
     distance = (green + blue).sub_(red).sub_(low).div_(divisor).add_(1)
     hue = torch.copysign(distance, green - blue).add_(6 * turns)
     hue.sub_(hue.div(6).round_().mul_(6))  # from -3 to 3

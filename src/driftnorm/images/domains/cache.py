@@ -1,10 +1,10 @@
 """Pictures decoded once, squashed to one size, and kept as one memory-mapped array of bytes.
 
-A cache holds the pixels of a set by its content and size. To read all files at every start would
-take as long as a part of the training, so it is found by what the system says about them: paths,
-sizes, times of change. Where that is new, as of a folder that was copied, unpacked again or moved,
-and there is a cache of as many pictures, the contents are read and compared, and equal ones share
-its pixels. The hash of the contents is kept beside the pixels for results to name.
+A cache holds the pixels of a set by its content and size. Reading all files at every start would
+take a noticeable part of the training time, so the cache is found by file metadata: paths, sizes,
+times of change. If these are new, as in a folder that was copied, unpacked again or moved, and a
+cache with the same number of pictures exists, the contents are read and compared, and equal sets
+share its pixels. The hash of the contents is stored with the pixels, for results to name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from driftnorm.images.npy import open_npy
 __all__ = ["cached_arrays"]
 
 PIXELS_FILE, DESCRIPTION_FILE = "images.npy", "cache.json"
-_FORMAT = 1  # to be raised when the same pictures would give other pixels
+_FORMAT = 1  # increase when the same pictures would give other pixels
 
 
 def cached_arrays(
@@ -45,16 +45,16 @@ def cached_arrays(
     workers: int | None = None,
     progress: Report = no_report,
 ) -> DomainArrays:
-    """A set's pictures as bytes, from the cache, which is made at the first call.
+    """A set's pictures as bytes, from the cache, which the first call makes.
 
-    Killed half-way it leaves no cache; of two processes one makes it and the other waits.
+    A killed call leaves no cache; of two processes, one makes it and the other waits.
 
     Args:
         domains: The set.
         side: Every picture is stretched to ``side`` x ``side`` px.
         folder: Where caches are; see `driftnorm._internal.cache_folder.cache_folder`.
-        workers: Number of processes that decode; one for each core by default.
-        progress: Called with what is being done, pictures done, and pictures in all.
+        workers: Number of decoding processes; one per core by default.
+        progress: Called with the current activity, pictures done, and pictures in total.
 
     Raises:
         DataError: A picture cannot be read, or the cache was damaged.
@@ -78,7 +78,7 @@ def _key(domains: DomainSet, side: int) -> str:
     for path in _paths(domains):
         state = path.stat()
         name = path.relative_to(domains.root).as_posix()
-        # Size and date are not enough: archives give all files one date. These change with every
+        # Size and date are not enough: archives give all files one date. These fields follow every
         # change of the content, and differ between two files.
         told = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_dev, state.st_ino)
         digest.update(f"{name}\0{told}\n".encode())
@@ -133,7 +133,7 @@ def _shared_with_twin(
             return False
         for name in (PIXELS_FILE, DESCRIPTION_FILE):
             os.link(found / name, folder / name)
-    except OSError:  # a picture that is gone, or no links here: decoding says, or does without
+    except OSError:  # a missing picture is reported when decoding; without links, decode again
         for name in (PIXELS_FILE, DESCRIPTION_FILE):
             (folder / name).unlink(missing_ok=True)
         return False
@@ -153,11 +153,11 @@ def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
         content = json.loads((place / DESCRIPTION_FILE).read_text())["content"]
         pixels = open_npy(place / PIXELS_FILE)
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{place} is damaged: {error} Remove it; it is made again.") from error
+        raise DataError(f"{place} is damaged: {error} Remove it to have it made again.") from error
     if pixels.shape != (len(domains), side, side, 3):
         raise DataError(
             f"{place} is damaged: expected {len(domains)} pictures of {side} px, found an array of "
-            f"shape {pixels.shape}. Remove it; it is made again."
+            f"shape {pixels.shape}. Remove it to have it made again."
         )
     arrays, start = [], 0
     for domain in domains.domains:

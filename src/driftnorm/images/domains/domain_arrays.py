@@ -1,4 +1,4 @@
-"""Domains as arrays of bytes: whatever a set was, training and evaluation see only this."""
+"""Domains as arrays of bytes: whatever the source, training and evaluation see only this."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class DomainArrays:
     """Domains with the same classes and images of one shape.
 
     Attributes:
-        name: Of the set.
+        name: The set's name.
         domains: In the set's order; splits depend on it.
         augmented: Whether DomainBed augments this set in training: pictures yes, digits no.
-        content: A hash of what the images were made from; a result stands beside it.
-        note: What a result must say beside its number.
+        content: A hash of what the images were made from, recorded with results.
+        note: What results must mention.
     """
 
     name: str
@@ -60,7 +60,7 @@ class DomainArrays:
         return channels, height, width
 
     def index(self, name: str) -> int:
-        """The place of a domain among the domains."""
+        """The position of a domain among the domains."""
         names = [domain.name for domain in self.domains]
         if name not in names:
             raise ValueError(f"{self.name} has the domains {', '.join(names)}; got {name!r}.")
@@ -83,12 +83,11 @@ def evaluation_batches(
     """Some images of a domain in order, in [0, 1], with labels; the last batch may be smaller.
 
     Args:
-        domain: Which.
+        domain: The domain.
         positions: Which of its images.
-        batch_size: Images a batch.
-        augmentation: Augments as DomainBed does to the held-out images of training domains, with
-            these random numbers. By default, and for a target domain always, images stay as they
-            are.
+        batch_size: Images per batch.
+        augmentation: Augments with these random numbers, as DomainBed does with the held-out images
+            of training domains. By default, and always for a target domain, images are unchanged.
     """
     for start in range(0, len(positions), batch_size):
         images, labels = tensors(domain, positions[start : start + batch_size])

@@ -26,7 +26,7 @@ class Domain:
     """One domain's pictures, in DomainBed's order: by class, then by path.
 
     Attributes:
-        name: Of its folder.
+        name: The name of its folder.
         paths: One file per picture.
         labels: Class numbers, (N,).
     """
@@ -45,12 +45,12 @@ class DomainSet:
     """Domains with the same classes.
 
     Attributes:
-        name: Of the published set, else of the folder.
+        name: That of the published set, else of the folder.
         classes: Their names, in the order of the labels.
-        domains: In the order of their names, which is DomainBed's.
-        root: The folder that all paths lie in.
-        version: Which published version it is; None if it is none.
-        note: What a result must say beside its number: how the set differs from the published one.
+        domains: Sorted by name, as in DomainBed.
+        root: The folder that contains all paths.
+        version: Which published version it is, if any.
+        note: What results must mention: how the set differs from the published one.
     """
 
     name: str
@@ -75,27 +75,27 @@ def open_domains(
     """List the pictures of a set of domains; nothing is decoded.
 
     Args:
-        path: A folder ``domain/class/picture``, the folder around it, or a tar archive of it.
+        path: A folder ``domain/class/picture``, its parent, or a tar archive of it.
         name: ``PACS``, ``VLCS``, ``OfficeHome`` or ``TerraIncognita`` if it must be that set,
-            ``own`` if the folder is to be taken as it is. By default the published sets are
-            recognised by the names of their domains and classes.
-        cache: Where an archive is unpacked to; see `driftnorm._internal.cache_folder.cache_folder`.
+            ``own`` for a set of your own. By default the published sets are recognised by the
+            names of their domains and classes.
+        cache: Where archives are unpacked; see `driftnorm._internal.cache_folder.cache_folder`.
         progress: Called while an archive is unpacked.
 
     Returns:
         The set. Fewer or more pictures than published are not an error; its ``note`` says so.
 
     Raises:
-        FileNotFoundError: There is nothing under that path.
+        FileNotFoundError: The path does not exist.
         DataError: A domain is missing or stray, a class is empty, or classes differ.
     """
     survey = survey_domains(path, name, cache=cache, progress=progress)
     if survey.faults:
         known = survey.known
-        own = f" If it is no {known.name} but your own set, say own:{survey.root}." if known else ""
+        own = f" If it is not {known.name} but your own set: own:{survey.root}." if known else ""
         raise DataError(
-            f"{survey.root} is not a sound set of domains (domain/class/picture): "
-            f"{_listed(survey.faults)}. `driftnorm data check` lists all that is wrong.{own}"
+            f"{survey.root} is not a valid set of domains (domain/class/picture): "
+            f"{_listed(survey.faults)}. `driftnorm data check` lists all problems.{own}"
         )
     classes = tuple(next(iter(survey.pictures.values())))
     domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())
@@ -121,7 +121,7 @@ def survey_domains(
     """What a folder or archive holds and what is wrong with it; see `open_domains`."""
     place = Path(path)
     if not place.exists():
-        raise FileNotFoundError(f"{place} is not there: expected a folder or a tar archive.")
+        raise FileNotFoundError(f"{place} does not exist: expected a folder or a tar archive.")
     if place.is_file():
         place = unpacked(place, cache_folder(cache), progress)
     return survey_folder(place, name)

@@ -1,7 +1,7 @@
-"""The published picture sets of several domains, in the layout DomainBed gives them.
+"""The published picture sets of several domains, in DomainBed's layout.
 
-The counts of PACS and VLCS were verified file by file. OfficeHome's and those of the newer
-TerraIncognita are recalled and agree with the published totals.
+The counts of PACS and VLCS were verified file by file. Those of OfficeHome and the newer
+TerraIncognita are from memory and agree with the published totals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from driftnorm._internal.names import nearest
 __all__ = ["DIGIT_NAMES", "KNOWN_SETS", "KnownSet", "find_known"]
 
 DIGIT_NAMES = ("rotated-mnist", "colored-mnist")
-"""The sets that are made of MNIST's files, see `driftnorm.images.domains.mnist_domains`."""
+"""The sets made from MNIST's files, see `driftnorm.images.domains.mnist_domains`."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class KnownSet:
     """What a published set should hold.
 
     Attributes:
-        name: What papers call it.
-        homes: Folders that it is found in: DomainBed's, and its archive's where that differs.
+        name: Its name in papers.
+        homes: Folders that contain it: DomainBed's, and its archive's where that differs.
         domains: Names of the domain folders, in DomainBed's order.
-        letters: What tables call the domains.
+        letters: Short names of the domains in tables.
         class_count: How many classes there are.
-        versions: For each version that was ever published, the number of pictures in each domain.
-        classes: Their names, in order, where all are known.
+        versions: For each published version, the number of pictures in each domain.
+        classes: Their names, in order, if all are known.
         class_counts: For each domain, the number of pictures in each class, where known.
     """
 
@@ -46,7 +46,7 @@ class KnownSet:
         return next((name for name, own in self.versions.items() if own == counts), None)
 
     def nearest_version(self, counts: tuple[int, ...]) -> str:
-        """The version whose numbers of pictures are least far from these."""
+        """The version whose numbers of pictures are closest to these."""
         return min(self.versions, key=lambda name: _distance(self.versions[name], counts))
 
 
@@ -114,7 +114,7 @@ KNOWN_SETS: Mapping[str, KnownSet] = {
 
 
 def find_known(name: str) -> KnownSet:
-    """The published set of that name, in any case."""
+    """The published set of that name, in upper or lower case."""
     known = KNOWN_SETS.get(name.lower())
     if known is None:
         names = [*(one.name for one in KNOWN_SETS.values()), "own"]

@@ -2,7 +2,7 @@
 
 All digits are shuffled and dealt to the domains in turn. DomainBed draws the shuffle, then each
 domain's wrong labels and colours, from torch's global generator; here the same draws come from a
-generator of their own, so nothing else changes them. No augmentation belongs to these sets.
+separate generator, so nothing else changes them. These sets are not augmented.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Make = Callable[[Pixels, Integers, torch.Generator], tuple[Pixels, Integers]]
 
 
 def rotated_mnist(folder: str | os.PathLike[str], seed: int = 0) -> DomainArrays:
-    """Six domains: digits turned by 0, 15, ..., 75 degrees against the clock, black around them.
+    """Six domains: digits rotated counterclockwise by 0, 15, ..., 75 degrees on black.
 
     Args:
         folder: Where MNIST is; see `driftnorm.images.mnist.load_mnist`.
-        seed: Of the deal.
+        seed: Seed of the shuffle.
 
     Returns:
         Bytes (N, 28, 28, 1) and the ten digits as classes.
@@ -49,14 +49,14 @@ def rotated_mnist(folder: str | os.PathLike[str], seed: int = 0) -> DomainArrays
 
 
 def colored_mnist(folder: str | os.PathLike[str], seed: int = 0) -> DomainArrays:
-    """Three domains in which colour tells the label better than the shape, until it lies.
+    """Three domains in which colour predicts the label better than shape, except in the last.
 
     The label is whether the digit is below 5, wrong for a quarter of the images; the colour is the
-    label, wrong for 10, 20 and 90 % of them. Without the colour, 75 % is the best accuracy.
+    label, wrong for 10, 20 and 90 % of them. Without the colour, the best accuracy is 75 %.
 
     Args:
         folder: Where MNIST is; see `driftnorm.images.mnist.load_mnist`.
-        seed: Of the deal, the wrong labels and the colours.
+        seed: Seed of the shuffle, the wrong labels and the colours.
 
     Returns:
         Bytes (N, 28, 28, 2), one of the two channels black, and two classes.
@@ -77,7 +77,7 @@ def _dealt(
     classes: tuple[str, ...],
 ) -> DomainArrays:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number from 0 on, got {seed!r}.")
+        raise ValueError(f"`seed` must be a whole number of at least 0, got {seed!r}.")
     parts = [load_mnist(folder, "train"), load_mnist(folder, "test")]
     images = np.concatenate([part.images[..., 0] for part in parts])
     labels = np.concatenate([part.labels for part in parts])

@@ -1,4 +1,4 @@
-"""Domains by one word: a folder, a tar file, or one of the digit sets with the place of MNIST."""
+"""Domains by name: a folder, a tar file, or a digit set with the folder of MNIST."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Make: TypeAlias = Callable[[str | os.PathLike[str]], DomainArrays]
 
 
 class _InAnySpelling(Mapping[str, Make]):
-    """Looks names up as people write them."""
+    """Looks up names, however they are spelled."""
 
     def __init__(self, makers: Mapping[str, Make]) -> None:
         self._makers = makers
@@ -50,11 +50,11 @@ def open_arrays(
 
     Args:
         data: A folder ``domain/class/image`` (DomainBed's sets are recognised), a tar file of one,
-            ``own:FOLDER`` for one that is to be taken as it is, or ``rotated-mnist:FOLDER`` and
+            ``own:FOLDER`` for a set of your own, or ``rotated-mnist:FOLDER`` and
             ``colored-mnist:FOLDER`` with MNIST's folder.
         side: Height and width in pixels; the digits have their own.
         cache: Folder for decoded images.
-        progress: Told how far decoding is.
+        progress: Called with the progress of decoding.
     """
     kind, place = kind_and_place(data)
     if kind in DIGIT_NAMES:
@@ -64,7 +64,7 @@ def open_arrays(
 
 
 def kind_and_place(data: str) -> tuple[str | None, str]:
-    """What stands before the colon and what behind it; None for a folder or file by itself.
+    """What is before the colon and after it; None for a plain folder or file.
 
     >>> kind_and_place("RotatedMNIST:data/mnist")
     ('rotated-mnist', 'data/mnist')
@@ -79,5 +79,5 @@ def kind_and_place(data: str) -> tuple[str | None, str]:
     hint = nearest(word, _KINDS) if colon and not kind else ""
     raise FileNotFoundError(
         f"`data` must be a folder domain/class/image, a tar file of one, or one of {expected}; "
-        f"{data!r} is not there.{hint}"
+        f"{data!r} does not exist.{hint}"
     )

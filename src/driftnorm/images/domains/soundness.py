@@ -1,4 +1,4 @@
-"""Whether a folder ``domain/class/picture`` is sound: every picture is opened."""
+"""Whether a folder ``domain/class/picture`` is valid: every picture is opened."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class DomainCheck:
 
     Attributes:
         survey: The set's name, place and files.
-        problems: All that is missing, stray or damaged; none for a sound folder.
+        problems: All that is missing, stray or damaged; empty for a valid folder.
     """
 
     survey: Survey
     problems: tuple[Problem, ...]
 
     def lines(self) -> list[str]:
-        """Counts of every domain and class, for people."""
+        """Counts of every domain and class, as text."""
         survey = self.survey
         version = f", {survey.version}" if survey.version else ""
         version = ", not as published" if survey.deviations else version
@@ -42,11 +42,11 @@ class DomainCheck:
         return lines
 
     def advice(self) -> str:
-        """What to do about a set that resembles a published one and is not it, else nothing."""
+        """What to do about a set that resembles a published one but differs, else empty."""
         known, root = self.survey.known, self.survey.root
         if self.survey.deviations and known:
-            said = f"It is not {known.name} as published; this alone stops no training."
-            own = "To have it taken as a set of your own"
+            said = f"It is not {known.name} as published; it can still be used for training."
+            own = "To use it as a set of your own"
         elif self.survey.faults and known:
             said, own = f"It was taken for {known.name}.", "If it is a set of your own"
         else:
@@ -64,16 +64,16 @@ def check_domains(
 ) -> DomainCheck:
     """Count the pictures of every domain and class, and open every one of them.
 
-    Stray are folders that would be taken for domains or classes, and, within the domains, pictures
-    outside of class folders and files that are not pictures. Files beside the domains are not
-    problem: people keep their notes there.
+    Folders that would be mistaken for domains or classes are stray, and so are, within the domains,
+    pictures outside class folders and files that are not pictures. Files next to the domains are
+    fine: people keep their notes there.
 
     Args:
         path: See `driftnorm.images.domains.folder.open_domains`.
         name: Likewise.
-        workers: Number of processes; one for each core by default.
-        cache: Where an archive is unpacked to.
-        progress: Called with what is being done, pictures done, and pictures in all.
+        workers: Number of processes; one per core by default.
+        cache: Where an archive is unpacked.
+        progress: Called with the current activity, pictures done, and pictures in total.
     """
     survey = survey_domains(path, name, cache=cache, progress=progress)
     problems = [*survey.faults, *survey.deviations, *_stray_files(survey)]
@@ -88,7 +88,7 @@ def _stray_files(survey: Survey) -> Iterator[Problem]:
         pictures = {folder / path for path in picture_paths(folder)}
         for path in sorted(_files(folder)):
             if path not in taken:
-                detail = "in no class folder" if path in pictures else "no picture"
+                detail = "not in a class folder" if path in pictures else "not a picture"
                 yield Problem("stray", path.relative_to(survey.root).as_posix(), detail)
 
 

