@@ -262,7 +262,7 @@ def test_no_more_pictures_than_there_are(
     }
     spread = study(clean, "source", limit=2, **changes)
     assert sorted(spread.images(spread.cells()[0]).labels.tolist()) == [0, 1]
-    with pytest.raises(ValueError, match="from 1 to that, got 21"):
+    with pytest.raises(ValueError, match="must be 1 to 20, got 21"):
         study(clean, "source", limit=21, **changes).cells()
 
 

@@ -144,7 +144,7 @@ def test_own_domains_are_checked_and_trained_on(toy, capsys) -> None:
     (toy / "mine" / "photo" / "notes.txt").write_text("")
     run_in_vain("check", "domains", "mine")
     assert capsys.readouterr().out.splitlines()[4:] == [
-        "stray: photo/notes.txt (no picture)",
+        "stray: photo/notes.txt (not a picture)",
         "mine is not a valid set of domains: 1 problem.",
     ]
 

@@ -157,7 +157,9 @@ def test_as_a_module() -> None:
 def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((4, 32, 32, 3), np.uint8))
     for words in (["no.safetensors"], ["resnet20", "--weights", "no.safetensors"]):
-        with pytest.raises(FileNotFoundError, match=r"must name a file, but no\.safetensors is"):
+        with pytest.raises(
+            FileNotFoundError, match=r"must name a file, but no\.safetensors does not exist"
+        ):
             app(["diagnose", words[0], str(tmp_path / "x.npz"), *words[1:]])
     with pytest.raises(ValueError, match="pickle:loads must build a network when called without"):
         app(["diagnose", "pickle:loads", str(tmp_path / "x.npz")])

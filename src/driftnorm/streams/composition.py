@@ -210,7 +210,7 @@ def _checked(labels: NDArray[np.integer[Any]], domain: Domain) -> Integers:
     found = np.asarray(labels)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu" or found.min() < 0:
         raise ValueError(
-            f"`labels` must be class numbers from 0 on, one per image, got an array of shape "
+            f"`labels` must be class numbers, 0 or greater, one per image, got an array of shape "
             f"{found.shape} and type {found.dtype} for {domain.name!r}."
         )
     return found.astype(np.int64)

@@ -36,9 +36,9 @@ class Kind:
 
 
 def check_whole(name: str, value: Any, low: int) -> None:
-    """Refuse what is not a whole number from `low` on."""
+    """Refuse what is not a whole number of at least `low`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise ValueError(f"`{name}` must be a whole number from {low} on, got {value!r}.")
+        raise ValueError(f"`{name}` must be a whole number of at least {low}, got {value!r}.")
 
 
 def check_number(name: str, value: Any, low: float, high: float = float("inf")) -> None:
