@@ -38,7 +38,10 @@ def kind_of(row: Row) -> Kind:
     bare = re.sub(r":\S+", "", stream_name(row))
     stream = re.sub(r"^steady(.*) clean$", r"clean\1", bare)  # the stream, not the method
     cell = row.cell
-    return cell.stream.data.name, cell.network.name, cell.protocol.batch_size, stream
+    training = cell.network.training
+    unseen = f", {training.left_out[0]} unseen" if training and training.left_out else ""
+    network = f"{cell.network.name}{unseen}"
+    return cell.stream.data.name, network, cell.protocol.batch_size, stream
 
 
 def by_kind(rows: Sequence[Row]) -> dict[Kind, dict[str, list[Row]]]:

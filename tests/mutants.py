@@ -71,8 +71,8 @@ MUTANTS = {
     ),
     "frozen writes are kept": Mutant(
         "adapter/_engine.py",
-        "        answer, logits = self._answer(step, forward)\n        return answer if",
-        "        answer, logits = self._answer(step, forward)\n"
+        "        answer, logits = answer_of(self.recipe, step)\n        return answer if",
+        "        answer, logits = answer_of(self.recipe, step)\n"
         "        self._tree = {**step._draft.tree(), 'batches': self.batches + 1}\n"
         "        return answer if",
     ),
@@ -82,12 +82,12 @@ MUTANTS = {
         "if False:",
     ),
     "no check of the statistics": Mutant(
-        "adapter/_engine.py",
+        "adapter/_batch.py",
         'if not is_finite(new_tensors(draft.layers, begun.get("layers", {}))):',
         "if False:",
     ),
     "state not judged": Mutant(
-        "adapter/_saving.py", '            _judge(f"{PREFIX}{name}/{key}", value)\n', ""
+        "adapter/_saving.py", '            check_entry(f"{PREFIX}{name}/{key}", value)\n', ""
     ),
     "the stage is not cleared": Mutant(
         "adapter/_network.py",

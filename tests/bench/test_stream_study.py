@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from small_study import rows_of, write_data
 
+from driftnorm import models
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.cell import read_cell
 from driftnorm.bench.metrics import unpack_bits
@@ -19,7 +21,9 @@ from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
 from driftnorm.bench.studies.stream_data.digits import DigitData
 from driftnorm.bench.studies.stream_data.opener import holds_domains, open_stream_data
 from driftnorm.bench.studies.streams import StreamStudy
+from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import parse_method
+from driftnorm.models import Preprocessing, save_checkpoint
 from driftnorm.streams import parse_stream
 
 NETWORK = (MeasuredNetwork("resnet20"),)
@@ -146,16 +150,17 @@ def test_digits_bring_their_network(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [row.cell.stream.count for row in rows] == [60, 60]
 
 
-def test_folders_of_domains_are_told_from_folders_of_classes(tmp_path: Path) -> None:
-    from PIL import Image
+def write_pictures(folder: Path, count: int) -> None:
+    folder.mkdir(parents=True)
+    for number in range(count):
+        grey = 20 * number + len(str(folder)) % 7
+        Image.new("RGB", (32, 32), (grey, 90, 10)).save(folder / f"{number}.png")
 
+
+def test_folders_of_domains_are_told_from_folders_of_classes(tmp_path: Path) -> None:
     for domain in ("photo", "sketch"):
         for label in ("cat", "dog"):
-            folder = tmp_path / "domains" / domain / label
-            folder.mkdir(parents=True)
-            for number in range(4):
-                grey = 40 * number + 20 * (domain == "photo")
-                Image.new("RGB", (32, 32), (grey, 90, 10)).save(folder / f"{number}.png")
+            write_pictures(tmp_path / "domains" / domain / label, 4)
     assert holds_domains(str(tmp_path / "domains"))
     assert not holds_domains(str(tmp_path / "domains" / "photo"))
     network = MeasuredNetwork("own_network:two_classes", size=32)
@@ -166,6 +171,44 @@ def test_folders_of_domains_are_told_from_folders_of_classes(tmp_path: Path) -> 
     assert data.labels(data.domains[0], 0).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     with pytest.raises(ValueError, match="severity"):
         open_stream_data(str(tmp_path / "domains"), [network], severity=3)
+
+
+def test_images_that_a_network_was_trained_on_are_not_shown(tmp_path: Path) -> None:
+    for domain in ("photo", "sketch"):
+        for label in ("cat", "dog"):
+            write_pictures(tmp_path / "domains" / domain / label, 10)
+    arrays = open_arrays(str(tmp_path / "domains"), 32)
+    training = {
+        "algorithm": "erm",
+        "batch_norm": "trained",
+        "trial_seed": 1,
+        "backbone": "resnet20",
+    }
+    network = models.load("resnet20", num_classes=2).network
+    save_checkpoint(
+        tmp_path / "net.safetensors",
+        network,
+        architecture="resnet20",
+        classes=arrays.classes,
+        preprocessing=Preprocessing((0.5,) * 3, (0.5,) * 3, 32),
+        trained_on=["sketch"],
+        test_domains=["photo"],
+        training=training,
+        content=arrays.content,
+    )
+    data = open_stream_data(
+        str(tmp_path / "domains"), [MeasuredNetwork(str(tmp_path / "net.safetensors"))]
+    )
+    photo, sketch = data.domains
+    assert data.data_id.subset == "held out of training"
+    assert len(data.labels(photo, 0)) == 20
+    held_out = np.sort(arrays.splits(1)[1].out)
+    assert len(held_out) == 4
+    assert data.labels(sketch, 0).tolist() == arrays.domains[1].labels[held_out].tolist()
+    shown = data.images(sketch, 0, np.array([0, 3]))
+    assert np.array_equal(shown, arrays.domains[1].images[held_out[[0, 3]]])
+    (known,) = data.networks
+    assert known.label.startswith("erm -> photo, trial 1, resnet20 at 32 px, trained BN@")
 
 
 @pytest.mark.parametrize(

@@ -7,29 +7,31 @@ assignment, so a batch that fails before it leaves no trace.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from driftnorm.adapter import _saving as saving
-from driftnorm.adapter._checks import (
-    check_input,
-    looks_multi_label,
-    normalizes_input,
-    reads_integers,
-    refuse_export,
+from driftnorm.adapter._batch import (
+    Stopped,
+    answer_of,
+    check_draft,
+    experience,
+    kept_parts,
+    review,
+    serving,
 )
+from driftnorm.adapter._checks import check_input, reads_integers, refuse_export
 from driftnorm.adapter._contract import Adapter, BatchReport
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
 from driftnorm.adapter._pass import Pass
 from driftnorm.adapter._probe import Layout, check_classifier_name
+from driftnorm.adapter._randomness import caller_kept, reseed
 from driftnorm.adapter._setup import (
     assign_statistics,
     check_batch_norm,
@@ -37,38 +39,21 @@ from driftnorm.adapter._setup import (
     start_values,
     trained_names,
 )
-from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting, learn
-from driftnorm.adapter._tree import mapped, new_tensors
-from driftnorm.adapter._watch import Watch
+from driftnorm.adapter._state_checks import check_network, check_tree
+from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting
+from driftnorm.adapter._tree import converted, mapped, mean_of, moved
+from driftnorm.adapter._watch import GUARD, Watch
 from driftnorm.adapter.guard import Alarm, Guard, Policy, read_signals
 from driftnorm.errors import BadBatchError, warn
-from driftnorm.functional import Moments, is_finite, statistics_dtype
-from driftnorm.parts.contract import (
-    SHARED,
-    Forward,
-    Lesson,
-    Memory,
-    Part,
-    Serving,
-    Update,
-    Verdict,
-)
+from driftnorm.functional import Moments, is_finite
+from driftnorm.parts.contract import Part, Serving, Update, Verdict
 from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
-from driftnorm.recipe import Recipe, readable
+from driftnorm.recipe import Recipe
 
 __all__ = ["RecipeAdapter"]
 
-_GUARD = "guard"  # its entry among the parts' memories
 _TAUGHT_NOTHING = "nothing to learn: one value per channel has no variance, and no step was taken"
-
-
-class _Stopped(Exception):
-    """A review undoes the batch; the source answers it."""
-
-    def __init__(self, verdict: Verdict, parts: Mapping[str, Any]) -> None:
-        super().__init__(verdict.reason)
-        self.verdict, self.parts = verdict, parts
 
 
 @final
@@ -186,7 +171,7 @@ class RecipeAdapter(Adapter):
     @property
     def _watched(self) -> Mapping[str, Any]:
         """What the guard remembers."""
-        found: Mapping[str, Any] = self._tree.get("parts", {}).get(_GUARD, {})
+        found: Mapping[str, Any] = self._tree.get("parts", {}).get(GUARD, {})
         return found
 
     @property
@@ -248,6 +233,7 @@ class RecipeAdapter(Adapter):
         return Setting(
             self.recipe,
             self.converted,
+            self._layout.order,
             start_values(self.converted),
             source_classifier(network, self.recipe, self._layout),
             self._fitted,
@@ -272,7 +258,7 @@ class RecipeAdapter(Adapter):
 
     def _respond(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._refuse_reverted()
-        with self._lock, torch.inference_mode(False), self._own_randomness():
+        with self._lock, torch.inference_mode(False), caller_kept(self.seed, self.converted):
             call = Call.of(args, kwargs, self._batch, self._reads_integers)
             check_input(call.x, self.converted.network)
             return self._serve(call)
@@ -325,7 +311,7 @@ class RecipeAdapter(Adapter):
             return self
         if not batches:
             raise ValueError("`images` must hold at least one batch, got none.")
-        with self._lock, self._own_randomness():
+        with self._lock, caller_kept(self.seed, self.converted):
             found: dict[str, list[Any]] = {self.recipe.names[part]: [] for part in parts}
             for batch in batches:
                 call = Call.of((batch,), {})
@@ -337,7 +323,7 @@ class RecipeAdapter(Adapter):
                 step.look("adapt", grad=True, hidden=True)
                 for part in parts:
                     found[self.recipe.names[part]].append(part.fit(step))
-            self._fitted = {name: _mean(trees) for name, trees in found.items()}
+            self._fitted = {name: mean_of(trees) for name, trees in found.items()}
         return self
 
     @torch.inference_mode(False)
@@ -350,11 +336,11 @@ class RecipeAdapter(Adapter):
                 )
             if not self.batches or self._layout is None:
                 return self.converted.bake(self._found_classifier, None, {}, {})
-            step, serving = self._at_rest()
+            step, who = self._at_rest()
             folded = [w for part in self.recipe.answer if (w := part.fold(step)) is not None]
-            layers = step._draft.layers if serving.layers is None else serving.layers
+            layers = step._draft.layers if who.layers is None else who.layers
             weight = folded[-1] if folded else None
-            return self.converted.bake(self._found_classifier, weight, serving.values, layers)
+            return self.converted.bake(self._found_classifier, weight, who.values, layers)
 
     def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
         """Write the baked network as ONNX; see :func:`driftnorm.export_onnx`."""
@@ -406,7 +392,7 @@ class RecipeAdapter(Adapter):
             return self._adapt(call)
         except Refused as refused:
             return self._refuse(str(refused), call)
-        except _Stopped as stopped:
+        except Stopped as stopped:
             verdict = stopped.verdict
             begun = {} if verdict.restart else self._tree
             self._tree = {**begun, "parts": {**begun.get("parts", {}), **stopped.parts}}
@@ -427,23 +413,22 @@ class RecipeAdapter(Adapter):
         if self.episodic or (self.reset_every and self.batches >= self.reset_every):
             begun = {}
         draft, setting = Draft.of(begun), self._setting()
-        self._reseed(call.x.device, draft.batches)
+        reseed(self.seed, draft.batches, call.x.device)
         known = (draft.layers, draft.values, draft.parts)
-        step = self._experience(setting, draft, call)
+        step = experience(setting, draft, call)
         forward = step.forward
         if not is_finite([forward.logits]):
             raise Refused("the network's answer is not finite")
-        answer, logits = self._answer(step, forward)
-        self._check(draft, begun)
+        answer, logits = answer_of(self.recipe, step)
+        check_draft(draft, begun)
         now = (draft.layers, draft.values, draft.parts)
         taught = any(new is not old for new, old in zip(now, known, strict=True))
         signals = read_signals(forward.logits)
-        reviewed = self._review(step, draft, call, forward)
+        reviewed = self._review(setting, step, draft, call)
         draft.batches += 1
         tree = draft.tree()
         if reviewed.restart:
-            kept = {n: m for n, m in draft.parts.items() if n in (*self._staying, _GUARD)}
-            tree = {"parts": kept}
+            tree = {"parts": kept_parts(self.recipe, draft, GUARD)}
             if reviewed.keep:
                 tree["values"] = {**setting.start, **reviewed.keep}
         self._tree = tree  # the commit
@@ -464,179 +449,40 @@ class RecipeAdapter(Adapter):
             return self._source_answer(call)
         return detached(answer) if logits is None else logits.detach()
 
-    def _experience(self, setting: Setting, draft: Draft, call: Call) -> LiveStep:
-        """The passes and steps of a batch; returns the step whose pass answers it."""
-        recipe = self.recipe
-        if recipe.loss is None:
-            step = LiveStep(setting, draft, call)
-            draft.layers = step.look("adapt").proposed
-            return step
-        if recipe.memory is None:
-            step = learn(setting, draft, call, Lesson(call.x))
-        else:
-            step = LiveStep(setting, draft, call)
-            step.look("settled", serving=self._serving(step))
-            _refuse_companions(recipe.memory, call)
-            for lesson in recipe.memory(step, call.x):
-                step.loss = learn(setting, draft, call, lesson, hidden=True).loss
-        if recipe.predict == "after":
-            after = LiveStep(setting, draft, call, index=recipe.steps, known=step._known)
-            after.loss = step.loss
-            if recipe.memory is None:
-                draft.layers = after.look("adapt").proposed
-            else:
-                after.look("settled", serving=self._serving(after))
-            return after
-        return step
-
-    def _answer(self, step: LiveStep, forward: Forward) -> tuple[Any, Tensor | None]:
-        """What the caller gets: the network's output, or logits that parts have made."""
-        if not self.recipe.answer:
-            return forward.output, None
-        logits = forward.logits
-        with torch.no_grad():
-            for part in self.recipe.answer:
-                logits = part(step, logits)
-        if not step.frozen and not is_finite([logits]):
-            raise Refused("the answer is not finite")
-        return None, logits
-
-    def _check(self, draft: Draft, begun: Mapping[str, Any]) -> None:
-        """Nothing that is kept may be NaN or infinite."""
-        if not is_finite(new_tensors(draft.layers, begun.get("layers", {}))):
-            raise Refused("the batch makes the statistics of a layer non-finite")
-        memories = new_tensors(draft.parts, begun.get("parts", {}))
-        if not is_finite([t for t in memories if t.is_floating_point()]):
-            raise Refused("the batch makes the memory of a part non-finite")
-
-    def _review(self, step: LiveStep, draft: Draft, call: Call, forward: Forward) -> Verdict:
+    def _review(self, setting: Setting, step: LiveStep, draft: Draft, call: Call) -> Verdict:
         """Warn about the batch; returns what the guard and the recipe's reviews ask for."""
-        self._look(draft, call, forward)
-        alarm = self._audit(draft, call, forward) if self._watch.guards else None
-        if alarm is not None:
-            known = self.guard.raised(draft.parts[_GUARD], alarm)
-            raise _Stopped(Verdict(restart=True, undo=True, reason=alarm.reason), {_GUARD: known})
-        verdicts = [Verdict()]
-        with torch.no_grad():
-            for review in self.recipe.review:
-                asked = review(step) or Verdict()
-                if asked.undo:
-                    kept = {n: m for n, m in draft.parts.items() if n in self._staying}
-                    raise _Stopped(asked, kept)
-                verdicts.append(asked)
-        return Verdict(
-            restart=any(v.restart for v in verdicts),
-            keep=next((v.keep for v in verdicts if v.keep is not None), None),
-            freeze=any(v.freeze for v in verdicts),
-        )
-
-    @property
-    def _staying(self) -> set[str]:
-        """The memories that survive a restart which a review asks for."""
-        return {self.recipe.names[part] for part in self.recipe.parts if part.stays}
-
-    def _look(self, draft: Draft, call: Call, forward: Forward) -> None:
-        """Warn about a batch that makes results silently wrong."""
-        # Of dense predictions, one image holds as many as it has positions.
-        samples = forward.logits.numel() // forward.logits.shape[1]
-        self._watch.look_at_size(samples)
-        self._warn_of_episodes(samples)
-        if draft.batches == 0:
-            self._watch.look_at_logits(forward.logits)
-            if looks_multi_label(forward.logits):
-                self._watch.say_once(
-                    "multi-label",
-                    "the network's outputs all lie between 0 and 1 without adding up to 1, as "
-                    "sigmoids of several labels do, but logits of classes that exclude each other "
-                    "are needed: adapt it without its sigmoid; for several labels per image, use "
-                    "a method that reads no logits, such as 'bn' or 'bn-prior'.",
-                )
-        order = self._layout.order if self._layout is not None else ()
-        if draft.batches == 0 and order and not normalizes_input(self.converted.network):
-            seen = tracked_moments(draft.layers.get(order[0], {}))
-            self._watch.look_at_first(call.x, seen, self._layers[order[0]].source)
-
-    def _audit(self, draft: Draft, call: Call, forward: Forward) -> Alarm | None:
-        """Run the source on some images when that is due; returns an alarm to act on."""
-        known = dict(draft.parts.get(_GUARD, {}))
-        known["since"] = known.get("since", 0) + len(call.x)
-        # Where the features never change the comparison is free.
-        free = (len(call.x), 0.0)
-        asked, known["owed"] = self.guard.due(known, len(call.x)) if self._watch.adapts else free
-        self._watch.asked, moved = None, self._moved(draft)
-        alarm, acts = None, self.guard.policy != "warn"
-        if asked:
-            answer = forward.logits[:asked]
-            if self._watch.adapts:
-                source = self.converted.run(call.first(asked), Pass("source", {}), hidden=True)
-                answer = source.logits
-            self._watch.asked = answer
-            known = self.guard.counted(known, forward.logits[: len(answer)], answer)
-            found = self.guard.evidence(known)
-            assert found is not None
-            self._watch.look_at_order(found)
-        if asked or moved > self.guard.distance:
-            alarm = self.guard.alarm(known, draft.batches, moved)
-            begins = alarm is not None and not known.get("harmful", False)
-            known["harmful"] = alarm is not None
-            if alarm is not None and (acts or begins):
-                self._watch.tell(alarm)
-            if alarm is not None and begins and not acts:
-                known["alarms"] = (*known.get("alarms", ()), alarm._asdict())
-            alarm = alarm if acts else None
-        draft.parts = {**draft.parts, _GUARD: known}
-        return alarm
-
-    def _warn_of_episodes(self, samples: int) -> None:
-        """Running statistics of one image are just its own: the average has no effect."""
-        statistics = self.recipe.statistics
-        alone = statistics.keeps_history and not statistics.uses_source
-        if self.episodic and samples == 1 and alone:
-            self._watch.say_once(
-                "episode",
-                "with `episodic=True` every batch starts anew, so the running statistics of a "
-                "batch of 1 are those of one image: take 'bn-prior', which weighs it against the "
-                "source.",
-            )
-
-    @torch.no_grad()
-    def _moved(self, draft: Draft) -> float:
-        """How far the trained parameters are from the source, as a share of their length."""
-        if not draft.values:
-            return 0.0
-        start = start_values(self.converted)
-        moved = [(value - start[name]).float().norm() for name, value in draft.values.items()]
-        length = [value.float().norm() for value in start.values()]
-        return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))
+        self._watch.look(draft, call.x, step.forward, setting)
+        if self._watch.guards:
+            alarm = self._watch.audit(draft, call, step.forward, setting)
+            if alarm is not None:
+                known = self.guard.raised(draft.parts[GUARD], alarm)
+                undo = Verdict(restart=True, undo=True, reason=alarm.reason)
+                raise Stopped(undo, {GUARD: known})
+        return review(self.recipe, step, draft)
 
     # ------------------------------------------------------------------ answers that change nothing
-
-    def _serving(self, step: LiveStep) -> Serving:
-        """Whose parameters and statistics answer: the last part that names someone decides."""
-        named = [s for part in self.recipe.answer if (s := part.serving(step)) is not None]
-        return named[-1] if named else Serving(step.values)
 
     def _at_rest(self, call: Call | None = None) -> tuple[LiveStep, Serving]:
         """A step on the current state that will be discarded."""
         nothing = Call(torch.empty(0)) if call is None else call
         step = LiveStep(self._setting(), Draft.of(self._tree), nothing, frozen=True)
-        return step, self._serving(step)
+        return step, serving(self.recipe, step)
 
     def _settled_answer(self, call: Call) -> Any:
-        self._reseed(call.x.device, self.batches)
+        reseed(self.seed, self.batches, call.x.device)
         if not self.batches or self._layout is None:
             seen = self.converted.run(call, Pass("settled", self._tree.get("layers", {})))
             return seen.output
-        step, serving = self._at_rest(call)
-        forward = step.look("settled", serving=serving)
-        answer, logits = self._answer(step, forward)
+        step, who = self._at_rest(call)
+        step.look("settled", serving=who)
+        answer, logits = answer_of(self.recipe, step)
         return answer if logits is None else logits
 
     def _held_answer(self, call: Call) -> Any:
         """The source answers, until the guard lets the adapter try again."""
         left = max(0, self._watched["held"] - len(call.x))
         parts = self._tree.get("parts", {})
-        self._tree = {**self._tree, "parts": {**parts, _GUARD: {**parts[_GUARD], "held": left}}}
+        self._tree = {**self._tree, "parts": {**parts, GUARD: {**parts[GUARD], "held": left}}}
         self.last = BatchReport("guarded", len(call.x), reason=self.alarms[-1].reason)
         return self._source_answer(call)
 
@@ -678,7 +524,7 @@ class RecipeAdapter(Adapter):
     ) -> Any:
         """Resume a saved stream. The whole state is checked before anything is changed."""
         with self._lock, torch.inference_mode(False):
-            saving.check_network(state_dict, self.state_dict())
+            check_network(state_dict, self.state_dict())
             return super().load_state_dict(state_dict, strict, assign)
 
     @property
@@ -712,7 +558,7 @@ class RecipeAdapter(Adapter):
         trees = saving.unpack(own)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        self._judge(trees["state"])
+        check_tree(trees["state"], self.recipe, self._layers, start_values(self.converted))
 
         def home_of(value: Tensor) -> Tensor:
             # Scalars, such as an optimiser's step counters, stay where they are.
@@ -722,65 +568,21 @@ class RecipeAdapter(Adapter):
         self._draws, counts = int(about["seed"]), trees["counts"]
         self._bad_batches, self._frozen = counts["bad"], counts["frozen"]
 
-    def _judge(self, tree: Mapping[str, Any]) -> None:
-        """Raise if a state cannot belong to this adapter."""
-        parts = {name: part for part, name in self.recipe.names.items()}
-        start = start_values(self.converted)
-        values, layers = tree.get("values", {}), tree.get("layers", {})
-        memories = tree.get("parts", {})
-        saving.check_names("has the entry", tree, vars(Draft()))
-        saving.check_names("trains", values, start)
-        saving.check_names("has the statistics of", layers, [*self._layers, SHARED])
-        saving.check_names("has the memory of", memories, [*parts, _GUARD])
-        expected = {name: value.shape for name, value in start.items()}
-        for name, value in values.items():
-            saving.check_shape(f"values/{name}", value, expected[name])
-        for name, memory in memories.items():
-            with saving.about(f"parts/{name}"):
-                if name == _GUARD:
-                    self.guard.judge(memory)
-                else:
-                    parts[name].judge(memory)
-        for name, layer in self._layers.items():
-            with saving.about(f"layers/{name}"):
-                memory = layers.get(name, {})
-                for key, value in memory.items():
-                    if isinstance(value, Tensor) and value.dim() == 1:
-                        saving.check_shape(key, value, torch.Size([layer.num_features]))
-                layer.statistics.judge(memory)
-        for name, shared in layers.get(SHARED, {}).items():
-            for statistics in self.recipe.all_statistics:
-                if readable(statistics) == name:
-                    with saving.about(f"layers/{name}"):
-                        statistics.judge(shared)
-
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
         """Move the state along with the network; it stays in float32 or wider."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         trained = {self.recipe.names[p] for p in self.recipe.parts if isinstance(p, Update)}
-
-        def moved(value: Tensor) -> Tensor:
-            return value.to(fn(torch.empty(0, device=value.device)).device)
-
-        def followed(value: Tensor) -> Tensor:
-            if not value.is_floating_point() or not value.dim():
-                return value
-            like = fn(torch.empty(0, dtype=value.dtype, device=value.device))
-            wide = like.dtype if statistics_dtype(like.dtype) == like.dtype else value.dtype
-            return value.to(device=like.device, dtype=wide)
-
         tree = dict(self._tree)
-        for name in ("values", "layers"):
-            if name in tree:
-                tree[name] = mapped(tree[name], followed)
+        for name in tree.keys() & {"values", "layers"}:
+            tree[name] = converted(tree[name], fn)
         if "parts" in tree:
             tree["parts"] = {
-                name: mapped(memory, followed if name in trained else moved)
+                name: (converted if name in trained else moved)(memory, fn)
                 for name, memory in tree["parts"].items()
             }
         self._tree = tree
-        self._fitted = mapped(self._fitted, followed)
+        self._fitted = converted(self._fitted, fn)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -789,45 +591,3 @@ class RecipeAdapter(Adapter):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._lock = threading.RLock()
-
-    @contextmanager
-    def _own_randomness(self) -> Iterator[None]:
-        """With a seed, leave the caller's random state alone."""
-        if self.seed is None:
-            yield
-            return
-        home = next((p.device.type for p in self.converted.parameters()), "cpu")
-        elsewhere = {} if home in ("cpu", "meta") else {"device_type": home}
-        with torch.random.fork_rng(**elsewhere):
-            yield
-
-    def _reseed(self, device: torch.device, batches: int) -> None:
-        """With a seed, a batch's random numbers depend only on how many came before it."""
-        if self.seed is None:
-            return
-        if device.type == "cpu":
-            # Before CUDA is initialised, `torch.manual_seed` records the call stack: slow.
-            torch.default_generator.manual_seed(self.seed + batches)
-        else:
-            torch.manual_seed(self.seed + batches)
-
-
-def _refuse_companions(memory: Memory, call: Call) -> None:
-    """A memory mixes images of several batches, so other tensors of a call do not match."""
-    if any(isinstance(leaf, Tensor) for leaf in tree_leaves((call.args, dict(call.kwargs)))):
-        raise ValueError(
-            f"{type(memory).__name__} keeps images of earlier batches, but the network takes "
-            "further tensors with each batch: choose a method without a memory."
-        )
-
-
-def _mean(trees: list[Any]) -> Any:
-    """Element-wise mean of trees of the same structure."""
-    first = trees[0]
-    if isinstance(first, Mapping):
-        return {key: _mean([tree[key] for tree in trees]) for key in first}
-    if isinstance(first, tuple):
-        return tuple(_mean([tree[place] for tree in trees]) for place in range(len(first)))
-    if isinstance(first, Tensor):
-        return torch.stack(trees).mean(dim=0)
-    return sum(trees) / len(trees)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +16,16 @@ from torch import Tensor, nn
 
 from driftnorm.adapter._tree import flatten, unflatten
 
-__all__ = ["FORMAT", "PREFIX", "check_network", "fingerprint", "pack", "read_about", "unpack"]
+__all__ = [
+    "FORMAT",
+    "PREFIX",
+    "check_entry",
+    "fingerprint",
+    "has_numbers",
+    "pack",
+    "read_about",
+    "unpack",
+]
 
 PREFIX = "adapter."
 FORMAT = 3
@@ -100,70 +108,19 @@ def unpack(entries: Mapping[str, Tensor]) -> dict[str, Any]:
             if key.startswith(f"{name}/")
         }
         for key, value in flat.items():
-            _judge(f"{PREFIX}{name}/{key}", value)
+            check_entry(f"{PREFIX}{name}/{key}", value)
         trees[name] = unflatten({key: value.detach().clone() for key, value in flat.items()})
     return trees
 
 
-def _judge(key: str, value: Tensor) -> None:
-    if not _finite(value):
+def check_entry(key: str, value: Tensor) -> None:
+    """Raise if an entry holds NaN, infinite values or a negative count."""
+    if not has_numbers(value):
         raise ValueError(f"the state is damaged: `{key}` holds NaN or infinite values.")
     if key.endswith(":int") and int(value) < 0:
         raise ValueError(f"the state is damaged: `{key}` must be >= 0, got {int(value)}.")
 
 
-def _finite(value: Tensor) -> bool:
+def has_numbers(value: Tensor) -> bool:
+    """Whether no value is NaN or infinite."""
     return not value.is_floating_point() or bool(torch.isfinite(value).all())
-
-
-def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
-    """Raise if the network's part of a state belongs to another network or is damaged."""
-    network = {k: v for k, v in given.items() if not k.startswith(PREFIX)}
-    expected = {k: v for k, v in own.items() if not k.startswith(PREFIX)}
-    if len(network) == len(given):
-        return  # not an adapter's state: `read_about` raises
-    for what, names in (
-        ("lacks", expected.keys() - network.keys()),
-        ("has unexpected", network.keys() - expected.keys()),
-    ):
-        if names:
-            raise ValueError(
-                f"the state is of another network, or incomplete: it {what} {len(names)} entries, "
-                f"such as `{min(names)}`."
-            )
-    for key, value in expected.items():
-        if network[key].shape != value.shape:
-            raise ValueError(
-                f"the state is of another network: `{key}` has shape {tuple(network[key].shape)}, "
-                f"expected {tuple(value.shape)}."
-            )
-        if _finite(value):  # a mask of the network's own may be infinite
-            _judge(key, network[key])
-
-
-def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise if a state has entries for something that this adapter lacks."""
-    unknown = set(given) - set(known)
-    if unknown:
-        raise ValueError(
-            f"this state {what} `{min(unknown)}`, which the adapter does not: its recipe "
-            "selects other layers or parameters, or has other parts."
-        )
-
-
-def check_shape(key: str, value: Tensor, shape: torch.Size) -> None:
-    """Raise if a tensor cannot belong to this network."""
-    if value.shape != shape:
-        raise ValueError(
-            f"the state is damaged: `{key}` has shape {tuple(value.shape)}, expected "
-            f"{tuple(shape)}."
-        )
-
-
-@contextmanager
-def about(key: str) -> Iterator[None]:
-    """Add the name of the entry to errors about its values."""
-    try:
-        yield
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"the state is damaged: `{key}`: {error}") from error

@@ -43,6 +43,7 @@ class Setting:
     Attributes:
         recipe: The recipe.
         network: The converted network.
+        order: The batch-norm layers in forward order.
         start: The source's values of what is trained.
         classifier: Weight and bias of the source's linear classifier, if a part needs them.
         fitted: What parts learned from source-domain images.
@@ -51,6 +52,7 @@ class Setting:
 
     recipe: Recipe
     network: ConvertedNetwork
+    order: tuple[str, ...]
     start: Values
     classifier: tuple[Tensor, Tensor | None] | None
     fitted: Mapping[str, Any]

@@ -8,7 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["flatten", "mapped", "new_tensors", "tensors", "unflatten"]
+from driftnorm.functional import statistics_dtype
+
+__all__ = [
+    "converted",
+    "flatten",
+    "mapped",
+    "mean_of",
+    "moved",
+    "new_tensors",
+    "tensors",
+    "unflatten",
+]
 
 _EMPTY = ":empty"
 _MAPPINGS = (dict, Mapping)  # dict first: asking an abstract class is slow
@@ -58,6 +69,27 @@ def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, tuple):
         return tuple(mapped(value, change) for value in tree)
     return tree
+
+
+def moved(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The tree on the device to which ``change`` moves a network."""
+    return mapped(tree, lambda t: t.to(change(torch.empty(0, device=t.device)).device))
+
+
+def converted(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The tree on the device and in the precision that ``change`` gives a network.
+
+    It stays in float32 or wider; scalars, such as an optimiser's step counters, stay as they are.
+    """
+
+    def like(value: Tensor) -> Tensor:
+        if not value.is_floating_point() or not value.dim():
+            return value
+        new = change(torch.empty(0, dtype=value.dtype, device=value.device))
+        wide = new.dtype if statistics_dtype(new.dtype) == new.dtype else value.dtype
+        return value.to(device=new.device, dtype=wide)
+
+    return mapped(tree, like)
 
 
 def flatten(tree: Any, name: str = "") -> dict[str, Tensor]:
@@ -144,3 +176,15 @@ def _read(key: str) -> str:
     for sign in "#:/%":
         key = key.replace(f"%{ord(sign):02X}", sign)
     return key
+
+
+def mean_of(trees: list[Any]) -> Any:
+    """Element-wise mean of trees of the same structure."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: mean_of([tree[key] for tree in trees]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(mean_of([tree[place] for tree in trees]) for place in range(len(first)))
+    if isinstance(first, Tensor):
+        return torch.stack(trees).mean(dim=0)
+    return sum(trees) / len(trees)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import torch
 from torch import Tensor
 
-from driftnorm.adapter._checks import looks_unnormalized
+from driftnorm.adapter._checks import looks_multi_label, looks_unnormalized, normalizes_input
+from driftnorm.adapter._network import Call, ConvertedNetwork
+from driftnorm.adapter._pass import Pass
+from driftnorm.adapter._step import Draft, Setting
 from driftnorm.adapter.guard import Alarm, Evidence, Guard
 from driftnorm.errors import warn
-from driftnorm.functional import Moments
 from driftnorm.parts.choices import ThetaChoice
+from driftnorm.parts.contract import Forward, Values
+from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe
 
-__all__ = ["Watch"]
+__all__ = ["GUARD", "Watch"]
 
+GUARD = "guard"  # its entry among the parts' memories
 _ORDERED = 0.3  # shuffled streams stay below 0.1
 _TINY = 8  # predictions; below this, statistics of the batch alone are mostly noise
 
@@ -29,7 +38,7 @@ class Watch:
     def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
         self.guard = guard
         self.asked: Tensor | None = None
-        self._recipe = recipe
+        self._recipe, self._episodic = recipe, episodic
         # Features that never change are the source's own: the comparison costs nothing.
         self.adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
         # A method that always compares itself with the source is its own guard.
@@ -50,7 +59,19 @@ class Watch:
             self._said.add(kind)
             warn(message)
 
-    def look_at_size(self, samples: int) -> None:
+    # ------------------------------------------------------------------ warnings
+
+    def look(self, draft: Draft, x: Tensor, forward: Forward, setting: Setting) -> None:
+        """Warn about a batch that makes results silently wrong."""
+        # Of dense predictions, one image holds as many as it has positions.
+        samples = forward.logits.numel() // forward.logits.shape[1]
+        self._look_at_size(samples)
+        self._look_at_episode(samples)
+        if draft.batches == 0:
+            self._look_at_logits(forward.logits)
+            self._look_at_first(draft, x, setting)
+
+    def _look_at_size(self, samples: int) -> None:
         """Warn about batches of few predictions, unless it is one after larger ones.
 
         That is how a data loader ends.
@@ -64,24 +85,38 @@ class Watch:
                 "'bn-prior'.",
             )
 
-    def look_at_order(self, found: Evidence) -> None:
-        """Warn if the stream seems to be ordered by class."""
-        ordered = found.order > _ORDERED and found.images >= self.guard.enough
-        if ordered and self._recipe.order_dependent:
+    def _look_at_episode(self, samples: int) -> None:
+        """Running statistics of one image are just its own: the average has no effect."""
+        statistics = self._recipe.statistics
+        alone = statistics.keeps_history and not statistics.uses_source
+        if self._episodic and samples == 1 and alone:
             self.say_once(
-                "class order",
-                f"the stream looks ordered by class (neighbours are alike by {found.order:.2f} "
-                "of 1): shuffle it, or take 'steady', which notices.",
+                "episode",
+                "with `episodic=True` every batch starts anew, so the running statistics of a "
+                "batch of 1 are those of one image: take 'bn-prior', which weighs it against the "
+                "source.",
             )
 
-    def look_at_first(self, x: Tensor, seen: Moments | None, source: Moments | None) -> None:
+    def _look_at_first(self, draft: Draft, x: Tensor, setting: Setting) -> None:
         """Warn if the first batch does not seem to be normalised."""
-        why = looks_unnormalized(x, seen, source)
+        if not setting.order or normalizes_input(setting.network.network):
+            return
+        first = setting.order[0]
+        seen = tracked_moments(draft.layers.get(first, {}))
+        why = looks_unnormalized(x, seen, setting.network.layers[first].source)
         if why:
             self.say_once("normalisation", f"the input looks un-normalised: {why}.")
 
-    def look_at_logits(self, logits: Tensor) -> None:
-        """Warn if the network seems to return probabilities instead of logits."""
+    def _look_at_logits(self, logits: Tensor) -> None:
+        """Warn if the network seems to return probabilities, of one label or several."""
+        if looks_multi_label(logits):
+            self.say_once(
+                "multi-label",
+                "the network's outputs all lie between 0 and 1 without adding up to 1, as "
+                "sigmoids of several labels do, but logits of classes that exclude each other "
+                "are needed: adapt it without its sigmoid; for several labels per image, use "
+                "a method that reads no logits, such as 'bn' or 'bn-prior'.",
+            )
         if logits.shape[1] < 2 or bool((logits < 0).any()):
             return
         if bool(((logits.sum(dim=1) - 1).abs() < 1e-3).all()):
@@ -91,7 +126,63 @@ class Watch:
                 "are needed: adapt it without its softmax.",
             )
 
-    def tell(self, alarm: Alarm) -> None:
+    # ------------------------------------------------------------------ the guard
+
+    def audit(self, draft: Draft, call: Call, forward: Forward, setting: Setting) -> Alarm | None:
+        """Run the source on some images when that is due; returns an alarm to act on."""
+        known = dict(draft.parts.get(GUARD, {}))
+        known["since"] = known.get("since", 0) + len(call.x)
+        known = self._compared(known, call, forward, setting.network)
+        moved = distance_moved(draft.values, setting.start)
+        alarm = None
+        if self.asked is not None or moved > self.guard.distance:
+            alarm = self.guard.alarm(known, draft.batches, moved)
+            known = self._noted(known, alarm)
+        draft.parts = {**draft.parts, GUARD: known}
+        return alarm if self.guard.policy != "warn" else None
+
+    def _compared(
+        self, known: Mapping[str, Any], call: Call, forward: Forward, network: ConvertedNetwork
+    ) -> dict[str, Any]:
+        """What the guard knows after the source has seen as many images as are due."""
+        # Where the features never change the comparison is free.
+        free = (len(call.x), 0.0)
+        due, owed = self.guard.due(known, len(call.x)) if self.adapts else free
+        known, self.asked = {**known, "owed": owed}, None
+        if not due:
+            return known
+        self.asked = forward.logits[:due]
+        if self.adapts:
+            self.asked = network.run(call.first(due), Pass("source", {}), hidden=True).logits
+        known = self.guard.counted(known, forward.logits[: len(self.asked)], self.asked)
+        found = self.guard.evidence(known)
+        assert found is not None
+        self._look_at_order(found)
+        return known
+
+    def _noted(self, known: Mapping[str, Any], alarm: Alarm | None) -> dict[str, Any]:
+        """What the guard knows after its judgement. While it only warns, once for each harm."""
+        acts, begins = self.guard.policy != "warn", not known.get("harmful", False)
+        if alarm is None:
+            return {**known, "harmful": False}
+        if acts or begins:
+            self._tell(alarm)
+        alarms = known.get("alarms", ())
+        if begins and not acts:
+            alarms = (*alarms, alarm._asdict())
+        return {**known, "harmful": True, "alarms": alarms}
+
+    def _look_at_order(self, found: Evidence) -> None:
+        """Warn if the stream seems to be ordered by class."""
+        ordered = found.order > _ORDERED and found.images >= self.guard.enough
+        if ordered and self._recipe.order_dependent:
+            self.say_once(
+                "class order",
+                f"the stream looks ordered by class (neighbours are alike by {found.order:.2f} "
+                "of 1): shuffle it, or take 'steady', which notices.",
+            )
+
+    def _tell(self, alarm: Alarm) -> None:
         """Warn of an alarm, and say what is done about it."""
         done = {
             "warn": "`guard='reset'` or 'freeze' would go back to the source",
@@ -99,3 +190,13 @@ class Watch:
             "freeze": "the source answers for a while, then the adapter tries again",
         }[self.guard.policy]
         warn(f"adaptation seems to do harm after {alarm.batch} batches: {alarm.reason}. {done}.")
+
+
+@torch.no_grad()
+def distance_moved(values: Values, start: Values) -> float:
+    """How far the trained parameters are from the source, as a share of their length."""
+    if not values:
+        return 0.0
+    moved = [(value - start[name]).float().norm() for name, value in values.items()]
+    length = [value.float().norm() for value in start.values()]
+    return float(torch.stack(moved).norm() / torch.stack(length).norm().clamp(min=1e-12))

@@ -29,8 +29,6 @@ from driftnorm.bench.cell import (
     Protocol,
     Shift,
     StreamId,
-    Trainer,
-    Training,
 )
 from driftnorm.bench.protocol import stream_order
 from driftnorm.bench.rows import RowStore
@@ -39,6 +37,7 @@ from driftnorm.bench.samples import Look
 from driftnorm.bench.selection import most_settings, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.measured_method import method_id
+from driftnorm.bench.studies.measured_network import domain_network_id
 from driftnorm.bench.vocabulary import TARGET, VALIDATION, GridSize
 from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
 from driftnorm.images.domains.named import open_arrays
@@ -98,17 +97,6 @@ def read_trained(path: str) -> TrainedNetwork:
             f"writes files that do."
         )
     training, size = facts["training"], checkpoint.preprocessing.size
-    trained = Training(
-        Trainer(
-            training["algorithm"],
-            facts.get("averaged", False),
-            training.get("features", "trained"),
-        ),
-        tuple(facts["test_domains"]),
-        training["trial_seed"],
-        training["batch_norm"],
-        size,
-    )
     return TrainedNetwork(
         path,
         training["algorithm"],
@@ -119,7 +107,7 @@ def read_trained(path: str) -> TrainedNetwork:
         training["lr"],
         training["weight_decay"],
         training["trial_seed"],
-        NetworkId(training["backbone"], checkpoint.weights_hash[:8], trained),
+        domain_network_id(facts, checkpoint.weights_hash, size),
     )
 
 

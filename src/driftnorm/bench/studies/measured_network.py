@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ from driftnorm._internal.description import Description
 from driftnorm.bench.cell import NetworkId, Trainer, Training
 from driftnorm.models.opener import Model, open_model
 
-__all__ = ["MeasuredNetwork"]
+__all__ = ["MeasuredNetwork", "domain_network_id"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class MeasuredNetwork(Description):
     @property
     def id(self) -> NetworkId:
         """Its identity in cells."""
+        if "trained_on" in self.opened.facts:
+            size = self.opened.preprocessing.size
+            return domain_network_id(self.opened.facts, self.opened.digest, size)
         training, recipe = self.training, _recipe_of(self.opened)
         if training is None and recipe is not None:
             training = Training(Trainer(recipe))
@@ -77,6 +82,22 @@ class MeasuredNetwork(Description):
                 f"@{digest}): seed the function that builds it, or give weights."
             )
         return self.opened.network
+
+
+def domain_network_id(facts: Mapping[str, Any], digest: str, side: int) -> NetworkId:
+    """The identity of a network that `driftnorm train domains` wrote, from what its file says."""
+    training = facts["training"]
+    trainer = Trainer(
+        training["algorithm"], facts.get("averaged", False), training.get("features", "trained")
+    )
+    trained = Training(
+        trainer,
+        tuple(facts["test_domains"]),
+        training["trial_seed"],
+        training["batch_norm"],
+        side,
+    )
+    return NetworkId(training["backbone"], digest[:8], trained)
 
 
 def _recipe_of(model: Model) -> str | None:

@@ -26,6 +26,8 @@ __all__ = ["DomainData"]
 class DomainData(StreamData):
     """Images of several domains with the same classes.
 
+    Of a domain on which one of the networks was trained, only the images that were held out.
+
     Attributes:
         data: As `open_arrays` takes it.
         models: The networks, which must take images of one size.
@@ -58,15 +60,33 @@ class DomainData(StreamData):
         return self._arrays.domains[self._arrays.index(domain.name)]
 
     def _positions(self, domain: Domain) -> Integers:
-        own = self._domain(domain)
+        own = self._unseen(domain)
         limit = None if self.limit is None else min(self.limit, len(own))
-        return spread_positions(own.name, len(own), limit)
+        return own[spread_positions(domain.name, len(own), limit)]
+
+    def _unseen(self, domain: Domain) -> Integers:
+        """The images of a domain that no network was trained on."""
+        place = self._arrays.index(domain.name)
+        unseen = np.arange(len(self._arrays.domains[place]))
+        for model in self._trained_here:
+            if domain.name in model.opened.facts["trained_on"]:
+                trial = model.opened.facts["training"]["trial_seed"]
+                unseen = np.intersect1d(unseen, self._arrays.splits(trial)[place].out)
+        return unseen
+
+    @cached_property
+    def _trained_here(self) -> list[MeasuredNetwork]:
+        """The networks that were trained on domains of these data."""
+        here = self._arrays.content
+        known = [model for model in self.models if "trained_on" in model.opened.facts]
+        return [model for model in known if model.opened.facts["content"] == here]
 
     @property
     def data_id(self) -> DataId:
-        """With the number of images, if these are not all."""
+        """With what was left out, if these are not all images."""
+        held_out = "held out of training" if self._trained_here else ""
         some = "" if self.limit is None else f"{self.limit} of each domain"
-        return DataId(self._arrays.name, subset=some)
+        return DataId(self._arrays.name, subset=", ".join(filter(None, (held_out, some))))
 
     @property
     def classes(self) -> Sequence[str]:
