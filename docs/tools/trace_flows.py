@@ -33,14 +33,14 @@ from unittest.mock import patch
 
 SOURCES = Path(__file__).parent.parent.parent / "src"
 WATCHED = {
-    "recipes built": {"Recipe.__post_init__"},
-    "`parse_method`": {"parse_method"},
-    "splits computed": {"split_domain"},
-    "weights read": {"load_weights"},
-    "image sets opened": {"load_clean", "open_inputs", "cached_arrays"},
-    "streams corrupted": {"corrupted"},
+    "recipes built": {"recipe.__post_init__"},
+    "`parse_method`": {"spec.parse_method"},
+    "splits computed": {"splits.split_domain"},
+    "weights read": {"weight_layouts.load_weights"},
+    "image sets opened": {"labelled.load_clean", "inputs.open_inputs", "cache.cached_arrays"},
+    "streams corrupted": {"corrupted.corrupted"},
 }
-"""What is counted, by the qualified names of the functions that do it."""
+"""What is counted, by the modules and names of the functions that do it."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,12 @@ class Tracer:
         return {code.co_filename for code in self.calls}
 
     def count(self, names: set[str]) -> int:
-        """How often functions of these qualified names were called."""
-        return sum(n for code, n in self.calls.items() if code.co_qualname in names)
+        """How often functions were called, named with the file that they are in."""
+        return sum(
+            number
+            for code, number in self.calls.items()
+            if f"{Path(code.co_filename).stem}.{code.co_name}" in names
+        )
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
