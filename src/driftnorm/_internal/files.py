@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -48,14 +48,20 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path, busy: str) -> Iterator[None]:
+def exclusive(lock: Path, busy: str, wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a lock file while the block runs; the system frees it when the process dies.
+
+    Not `filelock`: it leaves the file, or removes it, depending on its version.
 
     Args:
         lock: The lock file; its folder must exist. It is removed afterwards.
         busy: What another process is doing when it holds the lock, for the error's text.
+        wait: Called between two tries to get the lock, instead of raising an error.
     """
-    file = _locked(lock, busy)
+    while (file := _locked(lock)) is None:
+        if wait is None:
+            raise BusyError(f"{busy} Wait for it to end, or choose another folder.")
+        wait()
     try:
         yield
     finally:
@@ -64,14 +70,15 @@ def exclusive(lock: Path, busy: str) -> Iterator[None]:
         file.close()
 
 
-def _locked(lock: Path, busy: str) -> IO[bytes]:
+def _locked(lock: Path) -> IO[bytes] | None:
+    """The lock file, open and locked; None if another process holds it."""
     while True:
         file = lock.open("ab")
         try:
             _lock_file(file)
         except (BlockingIOError, PermissionError):  # Linux and macOS, Windows
             file.close()
-            raise BusyError(f"{busy} Wait for it to end, or choose another folder.") from None
+            return None
         # The holder before us may have removed the file between our opening and our locking it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
