@@ -12,7 +12,7 @@ from typing import IO
 
 from driftnorm.errors import BusyError, DataError
 
-__all__ = ["check_regular", "exclusive", "naming", "write_atomically"]
+__all__ = ["check_regular", "exclusive", "naming", "write_atomically", "written_beside"]
 
 
 def check_regular(path: Path, flag: str) -> None:
@@ -35,16 +35,22 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file that is never seen half-written under its name."""
-    temporary = path.with_name(f".writing-{uuid.uuid4().hex}")
+@contextmanager
+def written_beside(path: Path, suffix: str = "") -> Iterator[Path]:
+    """A new name beside ``path``; what is written there takes its place if the block ends well."""
+    temporary = path.with_name(f".writing-{uuid.uuid4().hex}{suffix}")
     try:
         with naming(path):
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            yield temporary
             os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file that is never seen half-written under its name."""
+    with written_beside(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.files import written_beside
 from driftnorm.errors import CheckpointError
 from driftnorm.models._weight_files import identify
 from driftnorm.models.normalized import Normalized, Preprocessing
@@ -284,19 +284,11 @@ def _as_json(description: Mapping[str, Any]) -> str:
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], description: str) -> None:
-    """Writes beside `path` first, so that a killed process leaves the old file or the new one."""
+    """Writes the file as a whole, so that a killed process leaves the old one or the new one."""
     from safetensors.torch import save
 
-    from driftnorm._internal.files import naming  # it brings Pillow, which networks do without
-
     content = save(dict(tensors), metadata={"format": "pt", HEADER_KEY: description})
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with naming(path):
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_beside(path) as temporary, temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
