@@ -16,7 +16,7 @@ import numpy as np
 
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
-from driftnorm.images.pictures import PictureSet, picture_paths, read_picture
+from driftnorm.images.pictures import PictureSet, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
 
 __all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
@@ -86,7 +86,7 @@ def load_imagenet_c(
         np.array([numbers[path.parts[0]] for path in paths], dtype=np.int64),
         names,
         np.arange(len(paths), dtype=np.int64),
-        read_picture,
+        read_stretched,
         frost_note(corruption, None if made is None else made.frost),
     )
     return pictures.some(count) if subset is None else pictures.first(count)

@@ -11,33 +11,14 @@ import numpy as np
 
 from driftnorm._internal.cache_folder import cache_folder
 from driftnorm._internal.progress import Report, no_report
-from driftnorm._internal.types import Integers
 from driftnorm.errors import DataError
 from driftnorm.images.domains.archive import unpacked
 from driftnorm.images.domains.survey import Survey, survey_folder
+from driftnorm.images.pictures import PictureSet, read_stretched
 
-__all__ = ["Domain", "DomainSet", "open_domains", "survey_domains"]
+__all__ = ["DomainSet", "open_domains", "survey_domains"]
 
 _SHOWN_FAULTS = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """One domain's pictures, in DomainBed's order: by class, then by path.
-
-    Attributes:
-        name: The name of its folder.
-        paths: One file per picture.
-        labels: Class numbers, (N,).
-    """
-
-    name: str
-    paths: tuple[Path, ...]
-    labels: Integers
-
-    def __len__(self) -> int:
-        """How many pictures there are."""
-        return len(self.paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +28,7 @@ class DomainSet:
     Attributes:
         name: That of the published set, else of the folder.
         classes: Their names, in the order of the labels.
-        domains: Sorted by name, as in DomainBed.
+        domains: Sorted by name, as in DomainBed; the pictures of each by class, then by path.
         root: The folder that contains all paths.
         version: Which published version it is, if any.
         note: What results must mention: how the set differs from the published one.
@@ -55,7 +36,7 @@ class DomainSet:
 
     name: str
     classes: tuple[str, ...]
-    domains: tuple[Domain, ...]
+    domains: tuple[PictureSet, ...]
     root: Path
     version: str | None = None
     note: str = ""
@@ -105,10 +86,12 @@ def open_domains(
     return DomainSet(survey.name, classes, domains, survey.root, survey.version, note)
 
 
-def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> Domain:
+def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> PictureSet:
     counts = [len(paths) for paths in classes.values()]
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return Domain(name, tuple(path for paths in classes.values() for path in paths), labels)
+    paths = tuple(path for paths in classes.values() for path in paths)
+    indices = np.arange(len(paths), dtype=np.int64)
+    return PictureSet(name, paths, labels, tuple(classes), indices, read_stretched)
 
 
 def survey_domains(

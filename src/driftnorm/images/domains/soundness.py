@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from driftnorm._internal.processes import available_cores, in_processes
+from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.checksums import Problem
 from driftnorm.images.domains.folder import survey_domains
-from driftnorm.images.domains.squares import chunks, unreadable_in
 from driftnorm.images.domains.survey import Survey
-from driftnorm.images.pictures import picture_paths
+from driftnorm.images.pictures import picture_paths, unreadable_pictures
 
 __all__ = ["DomainCheck", "check_domains"]
 
@@ -77,8 +77,8 @@ def check_domains(
     """
     survey = survey_domains(path, name, cache=cache, progress=progress)
     problems = [*survey.faults, *survey.deviations, *_stray_files(survey)]
-    count = available_cores() if workers is None else workers
-    return DomainCheck(survey, (*problems, *_damaged(survey, count, progress)))
+    damaged = _damaged(survey, checked_workers(workers), progress)
+    return DomainCheck(survey, (*problems, *damaged))
 
 
 def _stray_files(survey: Survey) -> Iterator[Problem]:
@@ -98,20 +98,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent) / name for name in files if name[0] != ".")
 
 
-def _damaged(survey: Survey, workers: int, progress: Report) -> list[Problem]:
-    paths = [
-        path
-        for classes in survey.pictures.values()
-        for pictures in classes.values()
-        for path in pictures
-    ]
-    done, found = 0, []
-    progress("opening every picture", done, len(paths))
-    for chunk, unreadable in in_processes(unreadable_in, chunks(paths), workers):
-        found += unreadable
-        done += len(chunk.paths)
-        progress("opening every picture", done, len(paths))
-    return [
-        Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
-        for path, reason in sorted(found)
-    ]
+def _damaged(survey: Survey, workers: int, progress: Report) -> Iterator[Problem]:
+    paths = [path for classes in survey.pictures.values() for path in chain(*classes.values())]
+    for path, reason in unreadable_pictures(paths, workers, progress):
+        yield Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
