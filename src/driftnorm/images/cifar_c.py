@@ -49,14 +49,8 @@ def load_cifar_c(
     labels = _read_labels(home)
     images = _read_block(home, corruption, severity, len(labels))
     clean, classes, frost = _origin(home, labels)
-    return ImageSet(
-        shifted_name(clean, corruption, severity),
-        images,
-        labels,
-        classes,
-        np.arange(len(labels), dtype=np.int64),
-        frost_note(corruption, frost),
-    ).first(count)
+    name, note = shifted_name(clean, corruption, severity), frost_note(corruption, frost)
+    return ImageSet.whole(name, images, labels, classes, note).first(count)
 
 
 def holds_cifar_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:

@@ -12,11 +12,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
-from driftnorm.images.pictures import PictureSet, picture_paths, read_stretched
+from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
 
 __all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
@@ -73,22 +71,12 @@ def load_imagenet_c(
         names = tuple(classes)
     else:
         names = _class_folders(home) if made is None else made.classes
-    numbers = {name: number for number, name in enumerate(names)}
     if not paths:
         raise DataError(f"{home} holds no pictures.")
-    strangers = sorted({path.parts[0] for path in paths} - set(numbers))
-    if strangers:
-        raise DataError(f"{home}: {strangers[0]!r} is not one of the {len(names)} classes.")
     clean = _clean_name(Path(folder), names) if made is None else made.source
-    pictures = PictureSet(
-        shifted_name(clean, corruption, severity),
-        tuple(home / path for path in paths),
-        np.array([numbers[path.parts[0]] for path in paths], dtype=np.int64),
-        names,
-        np.arange(len(paths), dtype=np.int64),
-        read_stretched,
-        frost_note(corruption, None if made is None else made.frost),
-    )
+    name = shifted_name(clean, corruption, severity)
+    note = frost_note(corruption, None if made is None else made.frost)
+    pictures = labelled_by_folder(name, home, paths, read_stretched, names, note)
     return pictures.some(count) if subset is None else pictures.first(count)
 
 

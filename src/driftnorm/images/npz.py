@@ -50,10 +50,9 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
         raise DataError(f"{file}: `labels` must be integers, got {labels.dtype}.")
     classes = tuple(str(name) for name in names)
     name = _KNOWN.get(classes, file.stem)
-    indices = np.arange(len(images), dtype=np.int64)
     if images.ndim != 4 or images.shape[3] != 3:
         raise DataError(
             f"{name}: `images` must be uint8 of shape (N, H, W, 3), got {images.dtype} of shape "
             f"{images.shape}."
         )
-    return ImageSet(name, images, labels.astype(np.int64), classes, indices)
+    return ImageSet.whole(name, images, labels, classes)

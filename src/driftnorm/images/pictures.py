@@ -22,11 +22,12 @@ from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.contents import PICTURE_SUFFIXES, Unreadable
 from driftnorm.images.folder_walk import files_below
-from driftnorm.images.image_set import Change, Images, ImageSet, check_labels
+from driftnorm.images.image_set import Change, Images, ImageSet, check_labels, count_up
 
 __all__ = [
     "PictureSet",
     "jpeg_bytes",
+    "labelled_by_folder",
     "load_pictures",
     "open_picture",
     "read_cropped",
@@ -138,13 +139,27 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
             f"{root} holds no pictures, not even in subfolders: no file ends in "
             f"{', '.join(sorted(PICTURE_SUFFIXES))}."
         )
+    return labelled_by_folder(root.resolve().name, root, paths, read_cropped)
+
+
+def labelled_by_folder(
+    name: str,
+    root: Path,
+    paths: Sequence[PurePosixPath],
+    read: Callable[[Path, int], Pixels],
+    classes: tuple[str, ...] | None = None,
+    note: str = "",
+) -> PictureSet:
+    """Pictures below a folder, whose top-level folders are the classes, by default all of them."""
     owners = [path.parts[0] if len(path.parts) > 1 else "." for path in paths]
-    classes = tuple(sorted(set(owners)))
-    numbers = {name: number for number, name in enumerate(classes)}
+    names = tuple(sorted(set(owners))) if classes is None else classes
+    strangers = sorted({*owners} - {*names})
+    if strangers:
+        raise DataError(f"{root}: {strangers[0]!r} is not one of the {len(names)} classes.")
+    numbers = {each: number for number, each in enumerate(names)}
     labels = np.array([numbers[owner] for owner in owners], dtype=np.int64)
     files = tuple(root / path for path in paths)
-    indices = np.arange(len(files), dtype=np.int64)
-    return PictureSet(root.resolve().name, files, labels, classes, indices, read_cropped)
+    return PictureSet(name, files, labels, names, count_up(len(files)), read, note)
 
 
 def picture_paths(root: Path) -> list[PurePosixPath]:

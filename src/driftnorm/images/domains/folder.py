@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,13 @@ import numpy as np
 from driftnorm._internal.cache_folder import cache_folder
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
+from driftnorm.images.checksums import listed
 from driftnorm.images.domains.archive import unpacked
 from driftnorm.images.domains.survey import Survey, survey_folder
+from driftnorm.images.image_set import count_up
 from driftnorm.images.pictures import PictureSet, read_stretched
 
 __all__ = ["DomainSet", "open_domains", "survey_domains"]
-
-_SHOWN_FAULTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,13 @@ def open_domains(
         own = f" If it is not {known.name} but your own set: own:{survey.root}." if known else ""
         raise DataError(
             f"{survey.root} is not a valid set of domains (domain/class/picture): "
-            f"{_listed(survey.faults)}. `driftnorm data check` lists all problems.{own}"
+            f"{listed(survey.faults)}. `driftnorm data check` lists all problems.{own}"
         )
     classes = tuple(next(iter(survey.pictures.values())))
     domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())
     note = ""
     if survey.deviations:
-        note = f"not {survey.name} as published: {_listed(survey.deviations)}"
+        note = f"not {survey.name} as published: {listed(survey.deviations)}"
     return DomainSet(survey.name, classes, domains, survey.root, survey.version, note)
 
 
@@ -90,8 +90,7 @@ def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> PictureSet:
     counts = [len(paths) for paths in classes.values()]
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     paths = tuple(path for paths in classes.values() for path in paths)
-    indices = np.arange(len(paths), dtype=np.int64)
-    return PictureSet(name, paths, labels, tuple(classes), indices, read_stretched)
+    return PictureSet(name, paths, labels, tuple(classes), count_up(len(paths)), read_stretched)
 
 
 def survey_domains(
@@ -108,9 +107,3 @@ def survey_domains(
     if place.is_file():
         place = unpacked(place, cache_folder(cache), progress)
     return survey_folder(place, name)
-
-
-def _listed(problems: Sequence[object]) -> str:
-    shown = "; ".join(str(problem) for problem in problems[:_SHOWN_FAULTS])
-    more = len(problems) - _SHOWN_FAULTS
-    return shown + f"; and {more} more" * (more > 0)

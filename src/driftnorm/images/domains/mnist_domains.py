@@ -88,7 +88,7 @@ def _dealt(
         hand = order[number :: len(makers)]
         own_images, own_labels = make(images[hand], labels[hand], random)
         content.update(own_images.tobytes() + own_labels.tobytes())
-        domains.append(ImageSet(title, own_images, own_labels, classes, np.arange(len(own_labels))))
+        domains.append(ImageSet.whole(title, own_images, own_labels, classes))
     return DomainArrays(name, tuple(domains), False, content.hexdigest())
 
 
