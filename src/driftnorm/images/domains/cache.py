@@ -18,6 +18,7 @@ from pathlib import Path
 
 import PIL
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.cache_folder import cache_folder, made_once
 from driftnorm._internal.processes import checked_workers, in_processes
 from driftnorm._internal.progress import Report, no_report
@@ -57,8 +58,7 @@ def cached_arrays(
     Raises:
         DataError: A picture cannot be read, or the cache was damaged.
     """
-    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
-        raise ValueError(f"`side` must be a positive whole number of pixels, got {side!r}.")
+    check_whole("side", side, unit="pixels")
     count = checked_workers(workers)
     name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
     place = made_once(
