@@ -18,6 +18,7 @@ import numpy.typing as npt
 from driftnorm.errors import DataError
 from driftnorm.images.contents import Raw, Unreadable
 from driftnorm.images.npy import NpyHeader, open_npy, read_header
+from driftnorm.images.npz import check_zip
 from driftnorm.images.stream import Inputs, Survey
 
 __all__ = ["ArrayFile"]
@@ -172,8 +173,7 @@ def _stored_at(path: Path, member: zipfile.ZipInfo) -> int:
 
 def _images_in(path: Path) -> str:
     """The name of the member of an ``.npz`` that holds the images."""
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is truncated, or not an .npz file: it lacks a zip directory.")
+    check_zip(path)
     with zipfile.ZipFile(path) as archive:
         members = [name for name in archive.namelist() if name.endswith(".npy")]
         if "images.npy" in members:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from driftnorm.errors import DataError
+from driftnorm.images.contents import no_pictures
 from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
 from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
@@ -72,7 +73,7 @@ def load_imagenet_c(
     else:
         names = _class_folders(home) if made is None else made.classes
     if not paths:
-        raise DataError(f"{home} holds no pictures.")
+        raise no_pictures(home)
     clean = _clean_name(Path(folder), names) if made is None else made.source
     name = shifted_name(clean, corruption, severity)
     note = frost_note(corruption, None if made is None else made.frost)

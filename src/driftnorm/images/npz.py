@@ -13,7 +13,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.image_set import ImageSet
 
-__all__ = ["load_npz"]
+__all__ = ["check_zip", "load_npz"]
 
 _KEYS = ("images", "labels", "classes")
 _KNOWN = {CIFAR10_CLASSES: "cifar-10", CIFAR100_CLASSES: "cifar-100"}
@@ -33,8 +33,7 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"{file} does not exist.")
-    if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")
+    check_zip(file)
     try:
         with np.load(file, allow_pickle=False) as stored:
             missing = [key for key in _KEYS if key not in stored.files]
@@ -56,3 +55,9 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
             f"{images.shape}."
         )
     return ImageSet.whole(name, images, labels, classes)
+
+
+def check_zip(file: Path) -> None:
+    """Refuse what is not an ``.npz`` file."""
+    if not zipfile.is_zipfile(file):
+        raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")

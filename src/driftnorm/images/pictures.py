@@ -20,7 +20,7 @@ from driftnorm._internal.processes import end_if_stopped, in_processes
 from driftnorm._internal.progress import Report
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
-from driftnorm.images.contents import PICTURE_SUFFIXES, Unreadable
+from driftnorm.images.contents import Unreadable, no_pictures
 from driftnorm.images.folder_walk import files_below
 from driftnorm.images.image_set import Change, Images, ImageSet, check_labels, count_up
 
@@ -135,10 +135,7 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
         raise FileNotFoundError(f"{root} is not a folder.")
     paths = picture_paths(root)
     if not paths:
-        raise DataError(
-            f"{root} holds no pictures, not even in subfolders: no file ends in "
-            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
-        )
+        raise no_pictures(root)
     return labelled_by_folder(root.resolve().name, root, paths, read_cropped)
 
 
