@@ -21,13 +21,13 @@ from driftnorm.images.provenance import read_provenance
 __all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
 
 _CLEAN = "imagenet"
-_WNID = re.compile(r"n\d{8}")
-_CLASSES = 1000
+WNID = re.compile(r"n\d{8}")
+IMAGENET_CLASSES = 1000
 
 
 def is_imagenet(classes: Sequence[str]) -> bool:
     """Whether classes are the 1,000 of ImageNet, named by their WordNet numbers."""
-    return len(set(classes)) == _CLASSES and all(map(_WNID.fullmatch, classes))
+    return len(set(classes)) == IMAGENET_CLASSES and all(map(WNID.fullmatch, classes))
 
 
 def holds_imagenet_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:
@@ -105,11 +105,12 @@ def _places(folder: Path, corruption: str, severity: int) -> list[Path]:
 
 def _class_folders(home: Path) -> tuple[str, ...]:
     names = tuple(sorted(path.name for path in home.iterdir() if path.is_dir()))
-    if names and all(map(_WNID.fullmatch, names)) and not is_imagenet(names):
+    if names and all(map(WNID.fullmatch, names)) and not is_imagenet(names):
         raise DataError(
-            f"{home} has {len(names)} of ImageNet's {_CLASSES:,} class folders, whose order does "
-            "not give ImageNet's class numbers. Unpack all of them, or give `classes`: the names "
-            "of all class folders in the order of their numbers (`--classes` FILE, one per line)."
+            f"{home} has {len(names)} of ImageNet's {IMAGENET_CLASSES:,} class folders, whose "
+            "order does not give ImageNet's class numbers. Unpack all of them, or give `classes`: "
+            "the names of all class folders in the order of their numbers (`--classes` FILE, one "
+            "per line)."
         )
     return names
 

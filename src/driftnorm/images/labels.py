@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ import numpy as np
 from driftnorm._internal.csv_cells import text_of_cell
 from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
+from driftnorm.images.imagenet_c import IMAGENET_CLASSES, WNID
 from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
 from driftnorm.models._vision import import_timm
@@ -25,7 +25,6 @@ __all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
 
 FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
-IMAGENET_CLASSES = 1000
 SEVERITIES = 5  # blocks of the same labels in the layout of CIFAR-10-C
 
 
@@ -156,7 +155,7 @@ def _from_folders(
 
 def _looks_like_wordnet(inputs: Inputs, given: str) -> bool:
     first = next(iter(inputs.raw()), None)
-    return first is not None and bool(re.fullmatch(r"n\d{8}", _FOLDER_OF[given](first.name)))
+    return first is not None and bool(WNID.fullmatch(_FOLDER_OF[given](first.name)))
 
 
 def _of_one_severity(numbered: list[int], images: int | None) -> list[int]:

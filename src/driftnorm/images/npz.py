@@ -31,8 +31,6 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
         file.
     """
     file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist.")
     check_zip(file)
     try:
         with np.load(file, allow_pickle=False) as stored:
@@ -59,5 +57,7 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
 
 def check_zip(file: Path) -> None:
     """Refuse what is not an ``.npz`` file."""
-    if not zipfile.is_zipfile(file):
+    with file.open("rb") as stream:
+        whole = zipfile.is_zipfile(stream)
+    if not whole:
         raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")

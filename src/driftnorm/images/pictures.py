@@ -131,8 +131,6 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
         The pictures, named like the folder.
     """
     root = Path(folder)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root} is not a folder.")
     paths = picture_paths(root)
     if not paths:
         raise no_pictures(root)

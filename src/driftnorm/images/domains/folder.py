@@ -14,7 +14,7 @@ from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import listed
 from driftnorm.images.domains.archive import unpacked
-from driftnorm.images.domains.survey import Survey, survey_folder
+from driftnorm.images.domains.survey import DomainSurvey, survey_folder
 from driftnorm.images.image_set import count_up
 from driftnorm.images.pictures import PictureSet, read_stretched
 
@@ -99,7 +99,7 @@ def survey_domains(
     *,
     cache: str | os.PathLike[str] | None = None,
     progress: Report = no_report,
-) -> Survey:
+) -> DomainSurvey:
     """What a folder or archive holds and what is wrong with it; see `open_domains`."""
     place = Path(path)
     if not place.exists():

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.checksums import Problem
 from driftnorm.images.domains.folder import survey_domains
-from driftnorm.images.domains.survey import Survey
-from driftnorm.images.pictures import picture_paths, unreadable_pictures
+from driftnorm.images.domains.survey import DomainSurvey
+from driftnorm.images.folder_walk import files_below
+from driftnorm.images.pictures import unreadable_pictures
 
 __all__ = ["DomainCheck", "check_domains"]
 
@@ -27,7 +27,7 @@ class DomainCheck:
         problems: All that is missing, stray or damaged; empty for a valid folder.
     """
 
-    survey: Survey
+    survey: DomainSurvey
     problems: tuple[Problem, ...]
 
     def lines(self) -> list[str]:
@@ -81,24 +81,16 @@ def check_domains(
     return DomainCheck(survey, (*problems, *damaged))
 
 
-def _stray_files(survey: Survey) -> Iterator[Problem]:
+def _stray_files(survey: DomainSurvey) -> Iterator[Problem]:
     for domain, classes in survey.pictures.items():
-        folder = survey.root / domain
-        taken = {path for paths in classes.values() for path in paths}
-        pictures = {folder / path for path in picture_paths(folder)}
-        for path in sorted(_files(folder)):
-            if path not in taken:
-                detail = "not in a class folder" if path in pictures else "not a picture"
-                yield Problem("stray", path.relative_to(survey.root).as_posix(), detail)
+        taken = {*chain(*classes.values())}
+        for name, _, is_picture in files_below(survey.root / domain):
+            if survey.root / domain / name not in taken:
+                detail = "not in a class folder" if is_picture else "not a picture"
+                yield Problem("stray", f"{domain}/{name}", detail)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder, followlinks=False):
-        folders[:] = [name for name in folders if name[0] != "."]
-        yield from (Path(parent) / name for name in files if name[0] != ".")
-
-
-def _damaged(survey: Survey, workers: int, progress: Report) -> Iterator[Problem]:
+def _damaged(survey: DomainSurvey, workers: int, progress: Report) -> Iterator[Problem]:
     paths = [path for classes in survey.pictures.values() for path in chain(*classes.values())]
     for path, reason in unreadable_pictures(paths, workers, progress):
         yield Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
