@@ -44,7 +44,7 @@ from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.images.cifar import load_cifar10
-from driftnorm.images.corrupted import corrupted
+from driftnorm.images.corruption import corrupted
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
 

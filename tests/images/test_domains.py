@@ -21,11 +21,11 @@ from driftnorm.errors import DataError
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.domains.cache import DESCRIPTION_FILE, PIXELS_FILE, cached_arrays
 from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
+from driftnorm.images.domains.domain_check import check_domains
 from driftnorm.images.domains.folder import open_domains
 from driftnorm.images.domains.known import KNOWN_SETS
 from driftnorm.images.domains.mnist_domains import ANGLES, COLOR_FLIPS, colored_mnist, rotated_mnist
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.images.domains.soundness import check_domains
 from driftnorm.images.domains.splits import seed_hash, split_domain
 from driftnorm.images.domains.survey import survey_folder
 from driftnorm.images.image_set import ImageSet

@@ -26,7 +26,7 @@ from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.errors import DriftnormWarning
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
-from driftnorm.models.opener import Model
+from driftnorm.models.opened_model import Model
 from driftnorm.predictions.saved_run import load_adapter
 
 __all__ = ["export"]

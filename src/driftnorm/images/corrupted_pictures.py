@@ -12,7 +12,7 @@ from pathlib import Path
 from driftnorm._internal.processes import in_processes
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
-from driftnorm.images.corrupted import Corruption
+from driftnorm.images.corruption import Corruption
 from driftnorm.images.pictures import PictureSet, jpeg_bytes, read_cropped, unreadable_pictures
 
 __all__ = ["check_pictures", "write_pictures"]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from driftnorm.errors import DataError
 from driftnorm.images.contents import no_pictures
-from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
+from driftnorm.images.corruption import checked_severity, frost_note, shifted_name
 from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
 

@@ -1,4 +1,4 @@
-"""The ``.npy`` files of the CIFAR-10-C layout: names, and a reader with clear errors."""
+"""Arrays in ``.npy`` files, memory-mapped, with clear errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.lib import format as npy_format
 
 from driftnorm.errors import DataError
 
-__all__ = ["NpyHeader", "array_file", "npy_bytes", "open_npy", "part_file", "read_header"]
+__all__ = ["NpyHeader", "npy_bytes", "open_npy", "read_header"]
 
 _HEADER_READERS = {
     (1, 0): npy_format.read_array_header_1_0,
@@ -24,16 +24,6 @@ _HEADER_READERS = {
 }
 # The last two from arrays in an .npz.
 _DAMAGE = (ValueError, KeyError, EOFError, TokenError, BadZipFile, zlib.error)
-
-
-def array_file(folder: Path, corruption: str) -> Path:
-    """All five severities of a corruption, as released."""
-    return folder / f"{corruption}.npy"
-
-
-def part_file(folder: Path, corruption: str, severity: int) -> Path:
-    """One severity of a corruption of which not all five were generated."""
-    return folder / f"{corruption}-{severity}.npy"
 
 
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:

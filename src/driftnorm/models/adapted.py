@@ -15,7 +15,7 @@ from driftnorm.models.checkpoint_files import (
     open_checkpoint,
     save_checkpoint,
 )
-from driftnorm.models.opener import Model
+from driftnorm.models.opened_model import Model
 
 __all__ = ["check_rebuilt", "save_adapted"]
 
