@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import uuid
@@ -12,7 +13,14 @@ from typing import IO
 
 from driftnorm.errors import BusyError, DataError
 
-__all__ = ["check_regular", "exclusive", "naming", "write_atomically", "written_beside"]
+__all__ = [
+    "check_regular",
+    "exclusive",
+    "file_digest",
+    "naming",
+    "write_atomically",
+    "written_beside",
+]
 
 
 def check_regular(path: Path, flag: str) -> None:
@@ -22,6 +30,11 @@ def check_regular(path: Path, flag: str) -> None:
             f"`{flag}` {path} is a pipe, a socket or a device, which cannot be read twice: save "
             "its content in a file."
         )
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 @contextmanager

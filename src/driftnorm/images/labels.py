@@ -91,15 +91,7 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
             f"{FOLDERS} or {PARENTS}."
         )
     if file.suffix.lower() == ".npy":
-        numbered = _of_one_severity(_from_array(file, len(classes)), inputs.survey().images)
-        images = inputs.survey().images
-        if images is not None and len(numbered) != images:
-            raise DataError(
-                f"`--labels` {file} must hold one class number for each of the {images:,} images, "
-                f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
-            )
-        labels = Labels(by_position=numbered).reordered(inputs.order)
-        return _checked(labels, inputs, f"{file} holds no class numbers")
+        return _from_array(file, len(classes), inputs)
     named = _from_csv(file, numbers)
     why = f"{file} has names such as {_some([*named])}"
     return _checked(_without_prefix(named, inputs), inputs, why)
@@ -228,7 +220,7 @@ def _from_inputs(inputs: Inputs, numbers: Mapping[str, int]) -> dict[str, int]:
     return {name: _number(label, numbers, f"{where} {name}") for name, label in own.items()}
 
 
-def _from_array(file: Path, classes: int) -> list[int]:
+def _from_array(file: Path, classes: int, inputs: Inputs) -> Labels:
     array = open_npy(file)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise DataError(
@@ -241,7 +233,15 @@ def _from_array(file: Path, classes: int) -> list[int]:
             f"{file} must hold numbers from 0 to {classes - 1}, or {UNKNOWN} where the class is "
             f"unknown; got {outside[0]}."
         )
-    return [int(number) for number in array]
+    images = inputs.survey().images
+    numbered = _of_one_severity(array.tolist(), images)
+    if images is not None and len(numbered) != images:
+        raise DataError(
+            f"`--labels` {file} must hold one class number for each of the {images:,} images, "
+            f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
+        )
+    labels = Labels(by_position=numbered).reordered(inputs.order)
+    return _checked(labels, inputs, f"{file} holds no class numbers")
 
 
 def _from_csv(file: Path, numbers: Mapping[str, int]) -> dict[str, int]:

@@ -20,6 +20,7 @@ import PIL
 
 from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.cache_folder import cache_folder, made_once
+from driftnorm._internal.files import file_digest
 from driftnorm._internal.processes import checked_workers, in_processes
 from driftnorm._internal.progress import Report, no_report
 from driftnorm._version import __version__
@@ -27,7 +28,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.corrupted_arrays import ArrayDraft
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.folder import DomainSet
-from driftnorm.images.domains.squares import chunks, decode_chunk, file_digest
+from driftnorm.images.domains.squares import chunks, decode_chunk
 from driftnorm.images.npy import open_npy
 
 __all__ = ["cached_arrays"]

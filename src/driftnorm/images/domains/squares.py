@@ -5,17 +5,17 @@ Kept free of torch, which would cost each worker a second and a lot of memory to
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.files import file_digest
 from driftnorm._internal.types import Pixels
 from driftnorm.images.pictures import read_stretched
 
-__all__ = ["Chunk", "Decoded", "chunks", "decode_chunk", "file_digest"]
+__all__ = ["Chunk", "Decoded", "chunks", "decode_chunk"]
 
 _PICTURES_A_CHUNK = 64  # short tasks, so that the bar moves and all cores finish together
 
@@ -47,8 +47,3 @@ def decode_chunk(chunk: Chunk) -> Decoded:
     """Read, hash and squash the pictures of a chunk."""
     pixels = np.stack([read_stretched(path, 0, chunk.side) for path in chunk.paths])
     return Decoded(pixels, tuple(map(file_digest, chunk.paths)))
-
-
-def file_digest(path: Path) -> bytes:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).digest()
