@@ -25,7 +25,7 @@ from torch import Tensor
 import driftnorm
 from driftnorm import models
 from driftnorm.images.cifar import load_cifar10
-from driftnorm.images.corrupted import corrupted
+from driftnorm.images.corruption import corrupted
 from driftnorm.views.table import Column, Table
 
 ROWS, PAGE = Path("docs/rows/changing-stream.jsonl"), Path("docs/changing-stream.md")

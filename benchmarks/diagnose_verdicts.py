@@ -37,7 +37,7 @@ from driftnorm.diagnosis import diagnose
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.images.image_set import ImageSet
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.opener import open_model
+from driftnorm.models.opened_model import open_model
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.table import Column, Table
 

@@ -24,7 +24,7 @@ from driftnorm import models
 from driftnorm.bench.studies.digit_shifts import SHIFTS
 from driftnorm.bench.studies.digits import normalized, train
 from driftnorm.images.cifar import load_cifar10
-from driftnorm.images.corrupted import corrupted
+from driftnorm.images.corruption import corrupted
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.views.table import Column, Table
 

@@ -52,7 +52,7 @@ from driftnorm.bench.studies.stream_data.data import StreamData
 from driftnorm.bench.studies.stream_data.domains import DomainData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.images.cifar import load_cifar10
-from driftnorm.images.corrupted import corrupted
+from driftnorm.images.corruption import corrupted
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
 from driftnorm.views.trainings import selected_networks

@@ -22,7 +22,7 @@ from driftnorm.cli import app
 from driftnorm.errors import DataError, MixedRowsError
 from driftnorm.images.corrupted_sets import generate
 from driftnorm.models import Preprocessing, build, load_published, save_checkpoint, sources
-from driftnorm.models.opener import check_weights
+from driftnorm.models.opened_model import check_weights
 from driftnorm.views.compare import data_set, in_order, shifts_of
 
 NETWORKS = """

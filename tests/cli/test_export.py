@@ -19,7 +19,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.cli.export import export as command
 from driftnorm.methods.spec import parse_method
 from driftnorm.models import build, open_checkpoint, save_checkpoint
-from driftnorm.models.opener import open_model
+from driftnorm.models.opened_model import open_model
 from driftnorm.predictions.saved_run import save_adapter
 
 SIZE = 12

@@ -12,8 +12,8 @@ from PIL import Image
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import check_cifar_c, load_cifar_c
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
-from driftnorm.images.corrupted import corrupted
 from driftnorm.images.corrupted_sets import generate
+from driftnorm.images.corruption import corrupted
 from driftnorm.images.imagenet_c import is_imagenet, load_imagenet_c
 from driftnorm.images.layout_check import check_imagenet_c
 from driftnorm.images.npz import load_npz

@@ -15,8 +15,8 @@ from PIL import Image
 from driftnorm._internal.files import exclusive
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images.cifar_c import check_cifar_c, load_cifar_c
-from driftnorm.images.corrupted import corrupted
 from driftnorm.images.corrupted_sets import generate
+from driftnorm.images.corruption import corrupted
 from driftnorm.images.imagenet_c import load_imagenet_c
 from driftnorm.images.npz import load_npz
 from driftnorm.images.pictures import load_pictures

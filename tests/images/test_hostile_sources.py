@@ -20,7 +20,7 @@ from PIL import Image
 from driftnorm.errors import DataError
 from driftnorm.images import open_inputs, open_labels
 from driftnorm.models import Preprocessing
-from driftnorm.models.opener import read_class_names
+from driftnorm.models.opened_model import read_class_names
 
 WANTED = Preprocessing((0.5,) * 3, (0.25,) * 3, 8)
 HUGE = 700_000_000  # bytes; less than the largest member that is read

@@ -15,7 +15,7 @@ import driftnorm
 from driftnorm.errors import CheckpointError
 from driftnorm.models import Normalized, build, open_model, save_checkpoint, weights_hash
 from driftnorm.models.adapted import check_rebuilt, save_adapted
-from driftnorm.models.opener import read_class_names
+from driftnorm.models.opened_model import read_class_names
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.3]
 NAMES = ("ant", "bee", "<b>cat</b>", "dög")

@@ -397,7 +397,7 @@ def test_missing_packages_and_bad_names_are_named(monkeypatch: pytest.MonkeyPatc
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name=name)
 
-    monkeypatch.setattr("driftnorm.models.efficientnet_lite.importlib.import_module", missing)
+    monkeypatch.setattr("driftnorm._internal.optional.importlib.import_module", missing)
     with pytest.raises(ImportError, match=r"driftnorm\[efficientnet\]"):
         backbone("efficientnet-lite0", None, 4)
     with pytest.raises(ValueError, match="there is no backbone 'resnet17'"):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from multiprocessing import current_process
 from pathlib import Path
 
 from driftnorm._internal.files import exclusive
 from driftnorm._internal.progress import Report
-from driftnorm.errors import BusyError
 
 __all__ = ["cache_folder", "made_once"]
 
@@ -61,7 +59,13 @@ def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> P
             'put what your script does under `if __name__ == "__main__":`.'
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _turn(target.with_name(f".{target.name}.lock"), progress):
+    lock = target.with_name(f".{target.name}.lock")
+
+    def wait() -> None:
+        progress("waiting for another process", 0, None)
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    with exclusive(lock, f"Another process is at work on {target.parent}.", wait):
         if target.is_dir():  # another process was just done with it
             return target
         draft = target.with_name(f".{target.name}.draft")
@@ -73,17 +77,3 @@ def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> P
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return target
-
-
-@contextmanager
-def _turn(lock: Path, progress: Report) -> Iterator[None]:
-    """Wait until no other process holds the lock, and hold it."""
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(exclusive(lock, f"Another process is at work on {lock.parent}."))
-                break
-            except BusyError:  # from taking the lock only: the block below is outside of this try
-                progress("waiting for another process", 0, None)
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-        yield

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from driftnorm.errors import BusyError, DataError
 
-__all__ = ["check_regular", "exclusive", "naming", "write_atomically"]
+__all__ = [
+    "check_regular",
+    "exclusive",
+    "file_digest",
+    "naming",
+    "write_atomically",
+    "written_beside",
+]
 
 
 def check_regular(path: Path, flag: str) -> None:
@@ -22,6 +30,11 @@ def check_regular(path: Path, flag: str) -> None:
             f"`{flag}` {path} is a pipe, a socket or a device, which cannot be read twice: save "
             "its content in a file."
         )
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 @contextmanager
@@ -35,27 +48,39 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file that is never seen half-written under its name."""
-    temporary = path.with_name(f".writing-{uuid.uuid4().hex}")
+@contextmanager
+def written_beside(path: Path, suffix: str = "") -> Iterator[Path]:
+    """A new name beside ``path``; what is written there takes its place if the block ends well."""
+    temporary = path.with_name(f".writing-{uuid.uuid4().hex}{suffix}")
     try:
         with naming(path):
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            yield temporary
             os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file that is never seen half-written under its name."""
+    with written_beside(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def exclusive(lock: Path, busy: str) -> Iterator[None]:
+def exclusive(lock: Path, busy: str, wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a lock file while the block runs; the system frees it when the process dies.
+
+    Not `filelock`: it leaves the file, or removes it, depending on its version.
 
     Args:
         lock: The lock file; its folder must exist. It is removed afterwards.
         busy: What another process is doing when it holds the lock, for the error's text.
+        wait: Called between two tries to get the lock, instead of raising an error.
     """
-    file = _locked(lock, busy)
+    while (file := _locked(lock)) is None:
+        if wait is None:
+            raise BusyError(f"{busy} Wait for it to end, or choose another folder.")
+        wait()
     try:
         yield
     finally:
@@ -64,14 +89,15 @@ def exclusive(lock: Path, busy: str) -> Iterator[None]:
         file.close()
 
 
-def _locked(lock: Path, busy: str) -> IO[bytes]:
+def _locked(lock: Path) -> IO[bytes] | None:
+    """The lock file, open and locked; None if another process holds it."""
     while True:
         file = lock.open("ab")
         try:
             _lock_file(file)
         except (BlockingIOError, PermissionError):  # Linux and macOS, Windows
             file.close()
-            raise BusyError(f"{busy} Wait for it to end, or choose another folder.") from None
+            return None
         # The holder before us may have removed the file between our opening and our locking it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):

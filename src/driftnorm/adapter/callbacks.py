@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from driftnorm._internal.optional import import_optional
 from driftnorm.adapter._contract import Adapter
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class TensorBoard(_Logger):
         self._open()
 
     def _open(self) -> None:
-        _imported("tensorboard", "tensorboard")
+        import_optional("tensorboard", "this callback", "tensorboard")
         writing = importlib.import_module("torch.utils.tensorboard")
         self.service: Any = writing.SummaryWriter(self.folder)
 
@@ -175,7 +176,7 @@ class WandB(_Logger):
             self._open()
 
     def _open(self) -> None:
-        self.service = _imported("wandb", "wandb").run
+        self.service = import_optional("wandb", "this callback", "wandb").run
         if self.service is None:
             raise ValueError("`run` must be a run, got None and no run is active: `wandb.init()`.")
 
@@ -198,20 +199,7 @@ class MLflow(_Logger):
         self._open()
 
     def _open(self) -> None:
-        self.service = _imported("mlflow", "mlflow")
+        self.service = import_optional("mlflow", "this callback", "mlflow")
 
     def _log(self, numbers: dict[str, float]) -> None:
         self.service.log_metrics(numbers, step=self.batches, run_id=self.run_id)
-
-
-def _imported(package: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise ImportError(
-            f"this callback needs the package {package}, which is not installed: "
-            f'pip install "driftnorm[{extra}]"',
-            name=package,
-        ) from error

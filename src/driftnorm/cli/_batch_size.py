@@ -7,7 +7,7 @@ from rich.console import Console
 
 from driftnorm._internal.process_memory import free_bytes
 from driftnorm.models.footprint import footprint
-from driftnorm.models.opener import Model
+from driftnorm.models.opened_model import Model
 
 __all__ = ["settle_batch_size"]
 

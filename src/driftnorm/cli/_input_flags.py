@@ -16,7 +16,7 @@ from rich.console import Console
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import MANY, NETWORK, RARE, SPREAD, SWITCH, Device
 from driftnorm.images import Inputs, Shuffled, open_inputs
-from driftnorm.models.opener import Model, open_model
+from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import is_factory
 
 __all__ = [

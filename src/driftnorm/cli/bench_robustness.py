@@ -16,7 +16,7 @@ from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.opener import check_weights, read_class_names
+from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.views.robustness import VIEWS, find_view
 
 __all__ = ["bench_robustness"]

@@ -19,7 +19,7 @@ from driftnorm.cli._corruption_names import settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.opener import check_weights, read_class_names
+from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
 from driftnorm.views.streams import STREAM_METHODS, stream_table
 

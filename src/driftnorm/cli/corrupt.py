@@ -12,8 +12,8 @@ from driftnorm.cli._config import keep_config
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost, Quiet, Workers
 from driftnorm.cli._progress import Bar
-from driftnorm.images.corrupted import SEVERITIES
 from driftnorm.images.corrupted_sets import generate
+from driftnorm.images.corruption import SEVERITIES
 
 __all__ = ["corrupt"]
 

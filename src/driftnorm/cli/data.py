@@ -16,8 +16,8 @@ from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.cli._progress import Bar
 from driftnorm.images.checksums import check_folder
 from driftnorm.images.cifar_c import check_cifar_c
+from driftnorm.images.domains.domain_check import check_domains
 from driftnorm.images.domains.known import DIGIT_NAMES, KNOWN_SETS
-from driftnorm.images.domains.soundness import check_domains
 from driftnorm.images.domains.survey import OWN
 from driftnorm.images.download.data_sets import DATASETS, find_dataset
 from driftnorm.images.download.fetch import fetch

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from torch import Tensor
 
+from driftnorm._internal.files import written_beside
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
@@ -24,8 +25,8 @@ from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.errors import DriftnormWarning
 from driftnorm.methods.spec import parse_method
-from driftnorm.models.adapted import check_rebuilt, save_adapted, written_beside
-from driftnorm.models.opener import Model
+from driftnorm.models.adapted import check_rebuilt, save_adapted
+from driftnorm.models.opened_model import Model
 from driftnorm.predictions.saved_run import load_adapter
 
 __all__ = ["export"]

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from driftnorm._internal.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from driftnorm.images.collate import as_batch as as_batch
-    from driftnorm.images.collate import in_batches as in_batches
     from driftnorm.images.embedded_digits import Digits as Digits
     from driftnorm.images.embedded_digits import split_digits as split_digits
     from driftnorm.images.image_set import Images as Images
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from driftnorm.images.stream import Inputs as Inputs
     from driftnorm.images.stream import Item as Item
     from driftnorm.images.stream import Survey as Survey
+    from driftnorm.images.stream import in_batches as in_batches
+    from driftnorm.images.tensors import as_batch as as_batch
 
 _HOMES = {
     "Digits": "embedded_digits",
@@ -36,8 +36,8 @@ _HOMES = {
     "PictureSet": "pictures",
     "Shuffled": "shuffled",
     "Survey": "stream",
-    "as_batch": "collate",
-    "in_batches": "collate",
+    "as_batch": "tensors",
+    "in_batches": "stream",
     "load_clean": "labelled",
     "open_inputs": "inputs",
     "open_labels": "labels",

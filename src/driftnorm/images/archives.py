@@ -8,10 +8,16 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from driftnorm.errors import DataError
-from driftnorm.images.contents import Content, Raw, Segment, Unreadable, is_picture_name
+from driftnorm.images.contents import (
+    Content,
+    Raw,
+    Segment,
+    Unreadable,
+    is_picture_name,
+    no_pictures,
+)
 from driftnorm.images.stream import Inputs, Survey
-from driftnorm.images.tar_members import DAMAGE, is_compressed, opened_tar, tar_members
+from driftnorm.images.tar_members import DAMAGE, damage_of, is_compressed, opened_tar, tar_members
 
 __all__ = ["Archive"]
 
@@ -27,11 +33,10 @@ class Archive(Inputs):
         self._compressed = is_compressed(path)
         first = next(iter(self.raw()), None)
         if first is None:
-            raise DataError(f"{path} holds no pictures: no member has the suffix of an image file.")
+            raise no_pictures(path)
         if first.name == str(path):
             assert isinstance(first.content, Unreadable)
-            reason = first.content.reason
-            raise DataError(f"{path} is not a tar archive, or a damaged one: {reason}.")
+            raise damage_of(path, first.content.reason)
 
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
         """The pictures; an archive that ends too soon has an unreadable last one."""

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple, overload
+from typing import IO, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy_format
 
 from driftnorm.errors import DataError
 from driftnorm.images.contents import Raw, Unreadable
-from driftnorm.images.npy import open_npy
+from driftnorm.images.npy import NpyHeader, open_npy, read_header
+from driftnorm.images.npz import check_zip
 from driftnorm.images.stream import Inputs, Survey
 
 __all__ = ["ArrayFile"]
@@ -26,12 +26,6 @@ __all__ = ["ArrayFile"]
 _CHANNELS = (1, 3, 4)
 FEW = 8  # images that are checked first
 _LABELS = "labels"
-
-
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    fortran_order: bool
-    dtype: np.dtype[Any]
 
 
 class ArrayFile(Inputs):
@@ -49,25 +43,8 @@ class ArrayFile(Inputs):
             self._member = None
             open_npy(path)  # says what is wrong with a damaged file
         with self._open() as stream:
-            self._header = _read_header(path, stream)
-        shape, fortran_order, dtype = self._header
-        if not _may_be_images(self._header):
-            raise DataError(
-                f"{path} must hold numbers of shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
-                f"got {dtype} of shape {shape}."
-            )
-        if len(shape) == 3 and shape[2] in (3, 4):
-            raise DataError(
-                f"{path} holds a single picture of shape {shape}, not several: save "
-                "`images[None]` if that is all you have."
-            )
-        if 0 in shape:
-            raise DataError(f"{path} holds no images: its shape is {shape}.")
-        if fortran_order:
-            raise DataError(
-                f"{path} is stored in Fortran order and cannot be read image by image; save "
-                "`numpy.ascontiguousarray(images)`."
-            )
+            self._header = read_header(path, stream)
+        _check_layout(path, self._header)
         self._check_range()
 
     def survey(self) -> Survey:
@@ -79,18 +56,12 @@ class ArrayFile(Inputs):
         shape, _, dtype = self._header
         size = prod(shape[1:]) * dtype.itemsize
         with self._open() as stream:
-            _read_header(self.path, stream)
+            read_header(self.path, stream)
             stream.seek(min(starting_at, shape[0]) * size, 1)
             for position in range(starting_at, shape[0]):
-                try:
-                    data = stream.read(size)
-                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                    why = f"the rest of the file cannot be read: {error}"
-                    yield Raw(str(position), Unreadable(why, and_more=True))
-                    return
-                if len(data) < size:
-                    why = "the file ends before this image"
-                    yield Raw(str(position), Unreadable(why, and_more=True))
+                data, problem = _read(stream, size)
+                if problem:
+                    yield Raw(str(position), Unreadable(problem, and_more=True))
                     return
                 image: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(shape[1:])
                 yield Raw(str(position), _laid_out(image))
@@ -107,7 +78,7 @@ class ArrayFile(Inputs):
             begin = _stored_at(self.path, about)
         with self.path.open("rb") as stream:
             stream.seek(begin)
-            shape, _, dtype = _read_header(self.path, stream)
+            shape, _, dtype = read_header(self.path, stream)
             return _Rows(np.memmap(self.path, dtype, "r", stream.tell(), shape))
 
     def own_labels(self) -> dict[str, str]:
@@ -176,6 +147,15 @@ class _Rows(Sequence[Raw]):
         return Raw(str(position), _laid_out(np.array(self._images[position])))
 
 
+def _read(stream: IO[bytes], size: int) -> tuple[bytes, str]:
+    """The next bytes, and why they are not all that were wanted."""
+    try:
+        data = stream.read(size)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return b"", f"the rest of the file cannot be read: {error}"
+    return data, "the file ends before this image" if len(data) < size else ""
+
+
 def _laid_out(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """One image as (H, W, C)."""
     if image.ndim == 2:
@@ -193,8 +173,7 @@ def _stored_at(path: Path, member: zipfile.ZipInfo) -> int:
 
 def _images_in(path: Path) -> str:
     """The name of the member of an ``.npz`` that holds the images."""
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is truncated, or not an .npz file: it lacks a zip directory.")
+    check_zip(path)
     with zipfile.ZipFile(path) as archive:
         members = [name for name in archive.namelist() if name.endswith(".npy")]
         if "images.npy" in members:
@@ -202,7 +181,7 @@ def _images_in(path: Path) -> str:
         fitting = []
         for name in members:
             with archive.open(name) as stream:
-                if _may_be_images(_read_header(path, stream)):
+                if _may_be_images(read_header(path, stream)):
                     fitting.append(name)
     if len(fitting) != 1:
         held = ", ".join(name.removesuffix(".npy") for name in members) or "nothing"
@@ -212,19 +191,29 @@ def _images_in(path: Path) -> str:
     return fitting[0]
 
 
-def _read_header(path: Path, stream: IO[bytes]) -> _Header:
-    readers = {
-        (1, 0): npy_format.read_array_header_1_0,
-        (2, 0): npy_format.read_array_header_2_0,
-    }
-    try:
-        version = npy_format.read_magic(stream)
-        return _Header(*readers[version](stream))
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} holds no array, or a damaged one: {error}.") from error
+def _check_layout(path: Path, header: NpyHeader) -> None:
+    """Refuse arrays that do not hold images, or cannot be read one image at a time."""
+    shape, fortran_order, dtype = header
+    if not _may_be_images(header):
+        raise DataError(
+            f"{path} must hold numbers of shape (N, H, W, 3), (N, 3, H, W) or (N, H, W), "
+            f"got {dtype} of shape {shape}."
+        )
+    if len(shape) == 3 and shape[2] in (3, 4):
+        raise DataError(
+            f"{path} holds a single picture of shape {shape}, not several: save "
+            "`images[None]` if that is all you have."
+        )
+    if 0 in shape:
+        raise DataError(f"{path} holds no images: its shape is {shape}.")
+    if fortran_order:
+        raise DataError(
+            f"{path} is stored in Fortran order and cannot be read image by image; save "
+            "`numpy.ascontiguousarray(images)`."
+        )
 
 
-def _may_be_images(header: _Header) -> bool:
+def _may_be_images(header: NpyHeader) -> bool:
     shape = header.shape
     if header.dtype.kind not in "uifb":
         return False

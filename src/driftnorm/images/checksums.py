@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 
-__all__ = ["Problem", "check_folder"]
+__all__ = ["Problem", "check_folder", "listed"]
 
 _BLOCK = 1 << 20
 
@@ -29,6 +30,12 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.name}" + f" ({self.detail})" * bool(self.detail)
+
+
+def listed(problems: Sequence[object], most: int = 5) -> str:
+    """The first problems in one line."""
+    shown = "; ".join(map(str, problems[:most]))
+    return shown + f"; and {len(problems) - most} more" * (len(problems) > most)
 
 
 def check_folder(

@@ -57,14 +57,14 @@ def load_cifar10(folder: str | os.PathLike[str], split: Split = "test") -> Image
         FileNotFoundError: A file is missing.
         DataError: A file is too short or too long, or has other content.
     """
-    names = CIFAR10_FILES[_checked_split(split)]
+    names = CIFAR10_FILES[checked_split(split)]
     home = find_home(Path(folder), CIFAR10_HOMES, names)
     parts = [_read_records(home / name, _BATCH_RECORDS, 1, 10, _CIFAR10_ADVICE) for name in names]
     images, labels = parts[0]
     if len(parts) > 1:
         images = np.concatenate([part[0] for part in parts])
         labels = np.concatenate([part[1] for part in parts])
-    return ImageSet("cifar-10", images, labels, _cifar10_classes(home), _count_up(labels))
+    return ImageSet.whole("cifar-10", images, labels, _cifar10_classes(home))
 
 
 def load_cifar100(path: str | os.PathLike[str], split: Split = "test") -> ImageSet:
@@ -83,7 +83,7 @@ def load_cifar100(path: str | os.PathLike[str], split: Split = "test") -> ImageS
         FileNotFoundError: A file is missing.
         DataError: A file is too short or too long, or has other content.
     """
-    split = _checked_split(split)
+    split = checked_split(split)
     if Path(path).suffix == ".npz":
         stored = load_npz(path)
         if stored.name != "cifar-100":
@@ -95,7 +95,7 @@ def load_cifar100(path: str | os.PathLike[str], split: Split = "test") -> ImageS
     name = CIFAR100_FILES[split]
     file = find_home(Path(path), CIFAR100_HOMES, (name,)) / name
     images, labels = _read_records(file, _CIFAR100_RECORDS[split], 2, 100, _CIFAR100_ADVICE)
-    return ImageSet("cifar-100", images, labels, CIFAR100_CLASSES, _count_up(labels))
+    return ImageSet.whole("cifar-100", images, labels, CIFAR100_CLASSES)
 
 
 def _read_records(
@@ -132,11 +132,8 @@ def _cifar10_classes(home: Path) -> tuple[str, ...]:
     return names
 
 
-def _count_up(labels: Integers) -> Integers:
-    return np.arange(len(labels), dtype=np.int64)
-
-
-def _checked_split(split: Split) -> Split:
+def checked_split(split: Split) -> Split:
+    """The split, if it is one."""
     if split not in ("train", "test"):
         raise ValueError(f"`split` must be 'train' or 'test', got {split!r}.")
     return split

@@ -14,9 +14,16 @@ import numpy as np
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
-from driftnorm.images.corrupted import SEVERITIES, checked_severity, frost_note, shifted_name
+from driftnorm.images.corruption import (
+    SEVERITIES,
+    array_file,
+    checked_severity,
+    frost_note,
+    part_file,
+    shifted_name,
+)
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.npy import array_file, open_npy, part_file
+from driftnorm.images.npy import open_npy
 from driftnorm.images.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 
@@ -49,14 +56,8 @@ def load_cifar_c(
     labels = _read_labels(home)
     images = _read_block(home, corruption, severity, len(labels))
     clean, classes, frost = _origin(home, labels)
-    return ImageSet(
-        shifted_name(clean, corruption, severity),
-        images,
-        labels,
-        classes,
-        np.arange(len(labels), dtype=np.int64),
-        frost_note(corruption, frost),
-    ).first(count)
+    name, note = shifted_name(clean, corruption, severity), frost_note(corruption, frost)
+    return ImageSet.whole(name, images, labels, classes, note).first(count)
 
 
 def holds_cifar_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:

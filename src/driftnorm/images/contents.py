@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from driftnorm.errors import DataError
+
 __all__ = [
     "PICTURE_SUFFIXES",
     "Content",
@@ -15,6 +17,7 @@ __all__ = [
     "Segment",
     "Unreadable",
     "is_picture_name",
+    "no_pictures",
 ]
 
 PICTURE_SUFFIXES = frozenset(
@@ -59,6 +62,14 @@ def is_picture_name(name: str) -> bool:
     """Whether a file has the suffix of an image file and is not hidden."""
     last = name.rpartition("/")[2]
     return not last.startswith(".") and Path(last).suffix.lower() in PICTURE_SUFFIXES
+
+
+def no_pictures(place: Path) -> DataError:
+    """The error for a folder or an archive without image files."""
+    return DataError(
+        f"{place} holds no pictures, not even in subfolders: no file ends in "
+        f"{', '.join(sorted(PICTURE_SUFFIXES))}."
+    )
 
 
 Pixels: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.float32]

@@ -16,9 +16,9 @@ from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import in_processes
 from driftnorm._internal.progress import Report
 from driftnorm._internal.types import Integers, Pixels
-from driftnorm.images.corrupted import SEVERITIES, Corruption
+from driftnorm.images.corruption import SEVERITIES, Corruption, array_file, part_file
 from driftnorm.images.image_set import ImageSet
-from driftnorm.images.npy import array_file, npy_bytes, open_npy, part_file
+from driftnorm.images.npy import npy_bytes, open_npy
 
 __all__ = ["write_arrays"]
 

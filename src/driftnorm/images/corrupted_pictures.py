@@ -12,8 +12,8 @@ from pathlib import Path
 from driftnorm._internal.processes import in_processes
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
-from driftnorm.images.corrupted import Corruption
-from driftnorm.images.pictures import PictureSet, jpeg_bytes, read_cropped
+from driftnorm.images.corruption import Corruption
+from driftnorm.images.pictures import PictureSet, jpeg_bytes, read_cropped, unreadable_pictures
 
 __all__ = ["check_pictures", "write_pictures"]
 
@@ -27,25 +27,14 @@ def check_pictures(pictures: PictureSet, workers: int, progress: Report) -> None
     Raises:
         DataError: Some cannot be read; the first ones are named, all are counted.
     """
-    bad, total = [], len(pictures)
-    for done, (_, why) in enumerate(in_processes(_problem, pictures.paths, workers), start=1):
-        bad += [why] if why else []
-        progress("reading all pictures once", done, total)
+    bad = unreadable_pictures(pictures.paths, workers, progress)
     if bad:
+        named = " ".join(f"{path}: {why}." for path, why in bad[:_MOST_NAMED])
         more = f" And {len(bad) - _MOST_NAMED} more." if len(bad) > _MOST_NAMED else ""
         raise DataError(
-            f"{len(bad)} of {total} pictures cannot be read. Repair or remove them; nothing was "
-            f"written. {' '.join(sorted(bad)[:_MOST_NAMED])}{more}"
+            f"{len(bad)} of {len(pictures)} pictures cannot be read. Repair or remove them; "
+            f"nothing was written. {named}{more}"
         )
-
-
-def _problem(path: Path) -> str:
-    """Why a picture cannot be read; nothing if it can."""
-    try:
-        read_cropped(path, 0)
-    except DataError as error:
-        return str(error)
-    return ""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from driftnorm._internal.files import exclusive
 from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
-from driftnorm.images.corrupted import SEVERITIES, Corruption
 from driftnorm.images.corrupted_arrays import write_arrays
 from driftnorm.images.corrupted_pictures import check_pictures, write_pictures
+from driftnorm.images.corruption import SEVERITIES, Corruption
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.labelled import load_clean
 from driftnorm.images.pictures import PictureSet

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from driftnorm.errors import UnusableImageError
 from driftnorm.images.contents import Content, Pixels, Segment, Unreadable
+from driftnorm.images.pictures import cropped
 from driftnorm.models.normalized import Preprocessing
 
 __all__ = ["decoded", "described"]
@@ -33,18 +34,7 @@ def decoded(content: Content, wanted: Preprocessing) -> Pixels:
         raise UnusableImageError(content.reason)
     if isinstance(content, np.ndarray):
         return _from_array(content, wanted)
-    if isinstance(content, Path):
-        about = content.stat()
-        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait forever
-            raise UnusableImageError("not a regular file")
-        if about.st_size == 0:
-            raise UnusableImageError("the file is empty")
-        with Image.open(content) as picture:
-            return np.asarray(_fitted(_colours(picture), wanted))
-    data = _segment(content) if isinstance(content, Segment) else content
-    if not data:
-        raise UnusableImageError("the file is empty")
-    with Image.open(io.BytesIO(data)) as picture:
+    with Image.open(_readable(content)) as picture:
         return np.asarray(_fitted(_colours(picture), wanted))
 
 
@@ -59,6 +49,22 @@ def described(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     # Memory addresses differ from run to run.
     return re.sub(r" at 0x[0-9a-fA-F]+", "", lines[0]) if lines else type(error).__name__
+
+
+def _readable(content: Path | Segment | bytes) -> Path | io.BytesIO:
+    """What Pillow opens."""
+    readable: Path | io.BytesIO
+    if isinstance(content, Path):
+        about = content.stat()
+        if not stat.S_ISREG(about.st_mode):  # opening a pipe would wait forever
+            raise UnusableImageError("not a regular file")
+        readable, size = content, about.st_size
+    else:
+        data = _segment(content) if isinstance(content, Segment) else content
+        readable, size = io.BytesIO(data), len(data)
+    if not size:
+        raise UnusableImageError("the file is empty")
+    return readable
 
 
 def _segment(segment: Segment) -> bytes:
@@ -153,13 +159,9 @@ def _fitted(picture: Image.Image, wanted: Preprocessing) -> Image.Image:
     """Resize the shorter side, then crop the centre."""
     if picture.size == (wanted.size, wanted.size):
         return picture
-    width, height = picture.size
-    short = min(width, height)
     # The ratio may be a rounded fraction: 224 / (224 / 232) must give 232.
     side = int(wanted.size / wanted.crop_ratio + 1e-6)
-    scaled = (side * width // short, side * height // short)
-    _check_pixels(*scaled)  # a line one pixel wide becomes huge
-    if scaled != picture.size:
-        picture = picture.resize(scaled, Image.Resampling[wanted.interpolation.upper()])
-    left, top = (round((length - wanted.size) / 2) for length in scaled)
-    return picture.crop((left, top, left + wanted.size, top + wanted.size))
+    short, long = sorted(picture.size)
+    _check_pixels(side, side * long // short)  # a line one pixel wide becomes huge
+    resampling = Image.Resampling[wanted.interpolation.upper()]
+    return cropped(picture, side, wanted.size, resampling)

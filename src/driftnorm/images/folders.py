@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from driftnorm.errors import DataError
-from driftnorm.images.contents import PICTURE_SUFFIXES, Raw, Unreadable
+from driftnorm.images.contents import Raw, Unreadable, no_pictures
 from driftnorm.images.folder_walk import files_below
 from driftnorm.images.stream import Inputs, Survey, last_change
 
@@ -23,10 +23,7 @@ class Folder(Inputs):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         if next(iter(self.raw()), None) is None:
-            raise DataError(
-                f"{path} holds no pictures, not even in subfolders: no file ends in "
-                f"{', '.join(sorted(PICTURE_SUFFIXES))}."
-            )
+            raise no_pictures(path)
 
     def raw(self, starting_at: int = 0) -> Iterator[Raw]:
         """The pictures, named by their path within the folder."""

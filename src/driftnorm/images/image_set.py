@@ -16,7 +16,7 @@ from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 
-__all__ = ["Change", "ImageSet", "Images", "find_home", "spread_positions"]
+__all__ = ["Change", "ImageSet", "Images", "count_up", "find_home", "spread_positions"]
 
 Change: TypeAlias = Callable[[Pixels, Integers], Pixels]
 """Takes images and their indices in the data set, returns images of the same size."""
@@ -105,6 +105,13 @@ class ImageSet(Images):
             )
         check_labels(self.name, self.labels, self.indices, len(self.images), len(self.classes))
 
+    @classmethod
+    def whole(
+        cls, name: str, images: Pixels, labels: Integers, classes: tuple[str, ...], note: str = ""
+    ) -> Self:
+        """A whole data set, whose indices count up."""
+        return cls(name, images, labels.astype(np.int64), classes, count_up(len(images)), note)
+
     def take(self, positions: slice | npt.NDArray[np.integer]) -> Self:
         """The images at these positions; a slice gives views."""
         return replace(
@@ -127,6 +134,11 @@ class ImageSet(Images):
             parts.append(change(self.images[part], self.indices[part]))
         pixels = np.concatenate(parts) if parts else self.images
         return replace(self, name=name, images=pixels, note=note)
+
+
+def count_up(count: int) -> Integers:
+    """The indices of a whole data set."""
+    return np.arange(count, dtype=np.int64)
 
 
 def check_labels(name: str, labels: Integers, indices: Integers, images: int, classes: int) -> None:

@@ -12,23 +12,22 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from driftnorm.errors import DataError
-from driftnorm.images.corrupted import checked_severity, frost_note, shifted_name
-from driftnorm.images.pictures import PictureSet, picture_paths, read_picture
+from driftnorm.images.contents import no_pictures
+from driftnorm.images.corruption import checked_severity, frost_note, shifted_name
+from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
 
 __all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
 
 _CLEAN = "imagenet"
-_WNID = re.compile(r"n\d{8}")
-_CLASSES = 1000
+WNID = re.compile(r"n\d{8}")
+IMAGENET_CLASSES = 1000
 
 
 def is_imagenet(classes: Sequence[str]) -> bool:
     """Whether classes are the 1,000 of ImageNet, named by their WordNet numbers."""
-    return len(set(classes)) == _CLASSES and all(map(_WNID.fullmatch, classes))
+    return len(set(classes)) == IMAGENET_CLASSES and all(map(WNID.fullmatch, classes))
 
 
 def holds_imagenet_c(folder: str | os.PathLike[str], corruption: str, severity: int) -> bool:
@@ -73,22 +72,12 @@ def load_imagenet_c(
         names = tuple(classes)
     else:
         names = _class_folders(home) if made is None else made.classes
-    numbers = {name: number for number, name in enumerate(names)}
     if not paths:
-        raise DataError(f"{home} holds no pictures.")
-    strangers = sorted({path.parts[0] for path in paths} - set(numbers))
-    if strangers:
-        raise DataError(f"{home}: {strangers[0]!r} is not one of the {len(names)} classes.")
+        raise no_pictures(home)
     clean = _clean_name(Path(folder), names) if made is None else made.source
-    pictures = PictureSet(
-        shifted_name(clean, corruption, severity),
-        tuple(home / path for path in paths),
-        np.array([numbers[path.parts[0]] for path in paths], dtype=np.int64),
-        names,
-        np.arange(len(paths), dtype=np.int64),
-        read_picture,
-        frost_note(corruption, None if made is None else made.frost),
-    )
+    name = shifted_name(clean, corruption, severity)
+    note = frost_note(corruption, None if made is None else made.frost)
+    pictures = labelled_by_folder(name, home, paths, read_stretched, names, note)
     return pictures.some(count) if subset is None else pictures.first(count)
 
 
@@ -116,11 +105,12 @@ def _places(folder: Path, corruption: str, severity: int) -> list[Path]:
 
 def _class_folders(home: Path) -> tuple[str, ...]:
     names = tuple(sorted(path.name for path in home.iterdir() if path.is_dir()))
-    if names and all(map(_WNID.fullmatch, names)) and not is_imagenet(names):
+    if names and all(map(WNID.fullmatch, names)) and not is_imagenet(names):
         raise DataError(
-            f"{home} has {len(names)} of ImageNet's {_CLASSES:,} class folders, whose order does "
-            "not give ImageNet's class numbers. Unpack all of them, or give `classes`: the names "
-            "of all class folders in the order of their numbers (`--classes` FILE, one per line)."
+            f"{home} has {len(names)} of ImageNet's {IMAGENET_CLASSES:,} class folders, whose "
+            "order does not give ImageNet's class numbers. Unpack all of them, or give `classes`: "
+            "the names of all class folders in the order of their numbers (`--classes` FILE, one "
+            "per line)."
         )
     return names
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ import numpy as np
 from driftnorm._internal.csv_cells import text_of_cell
 from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
+from driftnorm.images.imagenet_c import IMAGENET_CLASSES, WNID
 from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
 from driftnorm.models._vision import import_timm
@@ -25,7 +25,6 @@ __all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
 
 FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
-IMAGENET_CLASSES = 1000
 SEVERITIES = 5  # blocks of the same labels in the layout of CIFAR-10-C
 
 
@@ -92,15 +91,7 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
             f"{FOLDERS} or {PARENTS}."
         )
     if file.suffix.lower() == ".npy":
-        numbered = _of_one_severity(_from_array(file, len(classes)), inputs.survey().images)
-        images = inputs.survey().images
-        if images is not None and len(numbered) != images:
-            raise DataError(
-                f"`--labels` {file} must hold one class number for each of the {images:,} images, "
-                f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
-            )
-        labels = Labels(by_position=numbered).reordered(inputs.order)
-        return _checked(labels, inputs, f"{file} holds no class numbers")
+        return _from_array(file, len(classes), inputs)
     named = _from_csv(file, numbers)
     why = f"{file} has names such as {_some([*named])}"
     return _checked(_without_prefix(named, inputs), inputs, why)
@@ -156,7 +147,7 @@ def _from_folders(
 
 def _looks_like_wordnet(inputs: Inputs, given: str) -> bool:
     first = next(iter(inputs.raw()), None)
-    return first is not None and bool(re.fullmatch(r"n\d{8}", _FOLDER_OF[given](first.name)))
+    return first is not None and bool(WNID.fullmatch(_FOLDER_OF[given](first.name)))
 
 
 def _of_one_severity(numbered: list[int], images: int | None) -> list[int]:
@@ -229,7 +220,7 @@ def _from_inputs(inputs: Inputs, numbers: Mapping[str, int]) -> dict[str, int]:
     return {name: _number(label, numbers, f"{where} {name}") for name, label in own.items()}
 
 
-def _from_array(file: Path, classes: int) -> list[int]:
+def _from_array(file: Path, classes: int, inputs: Inputs) -> Labels:
     array = open_npy(file)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise DataError(
@@ -242,7 +233,15 @@ def _from_array(file: Path, classes: int) -> list[int]:
             f"{file} must hold numbers from 0 to {classes - 1}, or {UNKNOWN} where the class is "
             f"unknown; got {outside[0]}."
         )
-    return [int(number) for number in array]
+    images = inputs.survey().images
+    numbered = _of_one_severity(array.tolist(), images)
+    if images is not None and len(numbered) != images:
+        raise DataError(
+            f"`--labels` {file} must hold one class number for each of the {images:,} images, "
+            f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
+        )
+    labels = Labels(by_position=numbered).reordered(inputs.order)
+    return _checked(labels, inputs, f"{file} holds no class numbers")
 
 
 def _from_csv(file: Path, numbers: Mapping[str, int]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.cifar import load_cifar100
-from driftnorm.images.corrupted import SEVERITIES
+from driftnorm.images.corruption import SEVERITIES
 from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imagenet_c
 from driftnorm.images.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS

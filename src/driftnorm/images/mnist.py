@@ -15,7 +15,7 @@ import numpy as np
 
 from driftnorm._internal.types import Pixels
 from driftnorm.errors import DataError
-from driftnorm.images.cifar import Split
+from driftnorm.images.cifar import Split, checked_split
 from driftnorm.images.image_set import ImageSet, find_home
 
 __all__ = ["load_mnist"]
@@ -46,9 +46,7 @@ def load_mnist(
         FileNotFoundError: A file is missing.
         DataError: A file is too short or too long, or is not an idx file.
     """
-    if split not in MNIST_FILES:
-        raise ValueError(f"`split` must be 'train' or 'test', got {split!r}.")
-    files = MNIST_FILES[split]
+    files = MNIST_FILES[checked_split(split)]
     home = find_home(Path(folder), MNIST_HOMES, (*files, *(f"{file}.gz" for file in files)))
     images, labels = (
         _read_idx(home / file, axes) for file, axes in zip(files, (3, 1), strict=True)
@@ -59,8 +57,7 @@ def load_mnist(
             "two do not belong together."
         )
     colour = np.broadcast_to(images[..., None], (*images.shape, 3))
-    indices = np.arange(len(labels), dtype=np.int64)
-    return ImageSet(name, colour, labels.astype(np.int64), _CLASSES, indices)
+    return ImageSet.whole(name, colour, labels.astype(np.int64), _CLASSES)
 
 
 def _read_idx(file: Path, axes: int) -> Pixels:

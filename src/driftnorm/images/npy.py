@@ -1,11 +1,14 @@
-"""The ``.npy`` files of the CIFAR-10-C layout: names, and a reader with clear errors."""
+"""Arrays in ``.npy`` files, memory-mapped, with clear errors."""
 
 from __future__ import annotations
 
 import io
 import math
+import zlib
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
+from typing import IO, Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +16,14 @@ from numpy.lib import format as npy_format
 
 from driftnorm.errors import DataError
 
-__all__ = ["array_file", "npy_bytes", "open_npy", "part_file"]
+__all__ = ["NpyHeader", "npy_bytes", "open_npy", "read_header"]
 
 _HEADER_READERS = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
 }
-
-
-def array_file(folder: Path, corruption: str) -> Path:
-    """All five severities of a corruption, as released."""
-    return folder / f"{corruption}.npy"
-
-
-def part_file(folder: Path, corruption: str, severity: int) -> Path:
-    """One severity of a corruption of which not all five were generated."""
-    return folder / f"{corruption}-{severity}.npy"
+# The last two from arrays in an .npz.
+_DAMAGE = (ValueError, KeyError, EOFError, TokenError, BadZipFile, zlib.error)
 
 
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:
@@ -38,16 +33,29 @@ def npy_bytes(array: npt.NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
+class NpyHeader(NamedTuple):
+    """What an ``.npy`` file says about its array."""
+
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: np.dtype[Any]
+
+
+def read_header(file: Path, stream: IO[bytes]) -> NpyHeader:
+    """Read the header at the beginning of a stream; ``file`` is named in errors."""
+    try:
+        version = npy_format.read_magic(stream)
+        return NpyHeader(*_HEADER_READERS[version](stream))
+    except _DAMAGE as error:
+        raise DataError(f"{file} is not an .npy file, or a damaged one: {error}.") from error
+
+
 def open_npy(file: Path) -> npt.NDArray[Any]:
     """Memory-map an array; truncated, damaged and pickled files are refused as such."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} does not exist.")
     with file.open("rb") as stream:
-        try:
-            version = npy_format.read_magic(stream)
-            shape, _, dtype = _HEADER_READERS[version](stream)
-        except (ValueError, KeyError, EOFError) as error:
-            raise DataError(f"{file} is not an .npy file, or a damaged one: {error}.") from error
+        shape, _, dtype = read_header(file, stream)
         start = stream.tell()
     if dtype.hasobject:
         raise DataError(f"{file} holds pickled Python objects, which are not loaded.")

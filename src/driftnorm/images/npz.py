@@ -13,7 +13,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.image_set import ImageSet
 
-__all__ = ["load_npz"]
+__all__ = ["check_zip", "load_npz"]
 
 _KEYS = ("images", "labels", "classes")
 _KNOWN = {CIFAR10_CLASSES: "cifar-10", CIFAR100_CLASSES: "cifar-100"}
@@ -31,10 +31,7 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
         file.
     """
     file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist.")
-    if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")
+    check_zip(file)
     try:
         with np.load(file, allow_pickle=False) as stored:
             missing = [key for key in _KEYS if key not in stored.files]
@@ -50,10 +47,17 @@ def load_npz(path: str | os.PathLike[str]) -> ImageSet:
         raise DataError(f"{file}: `labels` must be integers, got {labels.dtype}.")
     classes = tuple(str(name) for name in names)
     name = _KNOWN.get(classes, file.stem)
-    indices = np.arange(len(images), dtype=np.int64)
     if images.ndim != 4 or images.shape[3] != 3:
         raise DataError(
             f"{name}: `images` must be uint8 of shape (N, H, W, 3), got {images.dtype} of shape "
             f"{images.shape}."
         )
-    return ImageSet(name, images, labels.astype(np.int64), classes, indices)
+    return ImageSet.whole(name, images, labels, classes)
+
+
+def check_zip(file: Path) -> None:
+    """Refuse what is not an ``.npz`` file."""
+    with file.open("rb") as stream:
+        whole = zipfile.is_zipfile(stream)
+    if not whole:
+        raise DataError(f"{file} is truncated, or not an .npz file: it lacks a zip directory.")

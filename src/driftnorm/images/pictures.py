@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -12,28 +13,36 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from typing_extensions import Self
 
-from driftnorm._internal.processes import end_if_stopped
+from driftnorm._internal.processes import end_if_stopped, in_processes
+from driftnorm._internal.progress import Report
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
-from driftnorm.images.contents import PICTURE_SUFFIXES, Unreadable
+from driftnorm.images.contents import Unreadable, no_pictures
 from driftnorm.images.folder_walk import files_below
-from driftnorm.images.image_set import Change, Images, ImageSet, check_labels
+from driftnorm.images.image_set import Change, Images, ImageSet, check_labels, count_up
 
 __all__ = [
     "PictureSet",
     "jpeg_bytes",
+    "labelled_by_folder",
     "load_pictures",
     "open_picture",
     "read_cropped",
-    "read_picture",
+    "read_stretched",
+    "unreadable_pictures",
 ]
 
 RESIZED_SIDE = 256
 CROPPED_SIDE = 224
 JPEG_QUALITY = 85
+# What Pillow's readers raise for damaged files; SyntaxError is PNG's.
+_DAMAGE = (
+    *(OSError, SyntaxError, EOFError, IndexError, struct.error),
+    Image.DecompressionBombError,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +94,14 @@ class PictureSet(Images):
         """All pictures, read into memory, or into a memory-mapped file if they may not fit."""
         pixels = self._pixels()
         if file is None:
-            return self._with(np.stack([*pixels]))
+            return self.with_pixels(np.stack([*pixels]))
         first = next(pixels)
         shape = (len(self), *first.shape)
         mapped = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
         mapped[0] = first
         for index, picture in enumerate(pixels, start=1):
             mapped[index] = picture
-        return self._with(mapped)
+        return self.with_pixels(mapped)
 
     def changed(self, change: Change, name: str, note: str) -> Self:
         """Changed when they are read, and then saved as the JPEG that a file would be."""
@@ -104,7 +113,8 @@ class PictureSet(Images):
             end_if_stopped()
             yield self.read(path, index)
 
-    def _with(self, pixels: Pixels) -> ImageSet:
+    def with_pixels(self, pixels: Pixels) -> ImageSet:
+        """Images of these pixels, which were read from the pictures."""
         return ImageSet(self.name, pixels, self.labels, self.classes, self.indices, self.note)
 
 
@@ -121,21 +131,30 @@ def load_pictures(folder: str | os.PathLike[str]) -> PictureSet:
         The pictures, named like the folder.
     """
     root = Path(folder)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root} is not a folder.")
     paths = picture_paths(root)
     if not paths:
-        raise DataError(
-            f"{root} holds no pictures, not even in subfolders: no file ends in "
-            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
-        )
+        raise no_pictures(root)
+    return labelled_by_folder(root.resolve().name, root, paths, read_cropped)
+
+
+def labelled_by_folder(
+    name: str,
+    root: Path,
+    paths: Sequence[PurePosixPath],
+    read: Callable[[Path, int], Pixels],
+    classes: tuple[str, ...] | None = None,
+    note: str = "",
+) -> PictureSet:
+    """Pictures below a folder, whose top-level folders are the classes, by default all of them."""
     owners = [path.parts[0] if len(path.parts) > 1 else "." for path in paths]
-    classes = tuple(sorted(set(owners)))
-    numbers = {name: number for number, name in enumerate(classes)}
+    names = tuple(sorted(set(owners))) if classes is None else classes
+    strangers = sorted({*owners} - {*names})
+    if strangers:
+        raise DataError(f"{root}: {strangers[0]!r} is not one of the {len(names)} classes.")
+    numbers = {each: number for number, each in enumerate(names)}
     labels = np.array([numbers[owner] for owner in owners], dtype=np.int64)
     files = tuple(root / path for path in paths)
-    indices = np.arange(len(files), dtype=np.int64)
-    return PictureSet(root.resolve().name, files, labels, classes, indices, read_cropped)
+    return PictureSet(name, files, labels, names, count_up(len(files)), read, note)
 
 
 def picture_paths(root: Path) -> list[PurePosixPath]:
@@ -152,21 +171,24 @@ def picture_paths(root: Path) -> list[PurePosixPath]:
 def read_cropped(path: Path, index: int) -> Pixels:
     """A picture in RGB, resized to a short side of 256 px, its central 224 x 224 px."""
     picture = open_picture(path)
-    width, height = picture.size
-    short = min(width, height)
-    size = (width * RESIZED_SIDE // short, height * RESIZED_SIDE // short)
-    if size != picture.size:
-        picture = picture.resize(size, Image.Resampling.BILINEAR)
-    left, top = (round((side - CROPPED_SIDE) / 2) for side in size)
-    return np.asarray(picture.crop((left, top, left + CROPPED_SIDE, top + CROPPED_SIDE)))
+    return np.asarray(cropped(picture, RESIZED_SIDE, CROPPED_SIDE, Image.Resampling.BILINEAR))
 
 
-def read_picture(path: Path, index: int) -> Pixels:
-    """A picture of ImageNet-C in RGB; if it has another size, stretched to 224 x 224."""
-    picture = open_picture(path)
-    if picture.size != (CROPPED_SIDE, CROPPED_SIDE):
-        picture = picture.resize((CROPPED_SIDE, CROPPED_SIDE), Image.Resampling.BILINEAR)
-    return np.asarray(picture)
+def read_stretched(path: Path, index: int, side: int = CROPPED_SIDE) -> Pixels:
+    """A picture in RGB, stretched to ``side`` x ``side`` px unless it has that size."""
+    return np.asarray(open_picture(path).resize((side, side), Image.Resampling.BILINEAR))
+
+
+def cropped(
+    picture: Image.Image, side: int, crop: int, resampling: Image.Resampling
+) -> Image.Image:
+    """The central ``crop`` x ``crop`` px of a picture whose short side is resized to ``side``."""
+    short = min(picture.size)
+    width, height = (length * side // short for length in picture.size)
+    if (width, height) != picture.size:
+        picture = picture.resize((width, height), resampling)
+    left, top = round((width - crop) / 2), round((height - crop) / 2)
+    return picture.crop((left, top, left + crop, top + crop))
 
 
 def open_picture(path: Path) -> Image.Image:
@@ -175,10 +197,31 @@ def open_picture(path: Path) -> Image.Image:
         with Image.open(path) as picture:
             converted: Image.Image = picture.convert("RGB")
             return converted
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:  # PNG's reader raises the last
-        if isinstance(error, FileNotFoundError):
-            raise
+    except FileNotFoundError:
+        raise
+    except _DAMAGE as error:
         raise DataError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def unreadable_pictures(
+    paths: Sequence[Path], workers: int, progress: Report
+) -> list[tuple[Path, str]]:
+    """Open every picture; those that cannot be decoded, sorted, and why."""
+    found = []
+    progress("opening every picture", 0, len(paths))
+    for done, (path, why) in enumerate(in_processes(_damage, paths, workers), start=1):
+        found += [(path, why)] if why else []
+        progress("opening every picture", done, len(paths))
+    return sorted(found)
+
+
+def _damage(path: Path) -> str:
+    """Why a picture cannot be read; nothing if it can."""
+    try:
+        open_picture(path)
+    except (DataError, OSError) as error:
+        return str(error.__cause__ or error)
+    return ""
 
 
 def _read_changed(

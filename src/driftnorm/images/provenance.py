@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import PIL
@@ -81,11 +80,12 @@ def read_provenance(folder: Path) -> Provenance | None:
     file = folder / FILE_NAME
     if not file.is_file():
         return None
-    record = _read(file)
     try:
-        return _from_record(record)
-    except (TypeError, KeyError) as error:
-        raise DataError(f"{file} was not written by driftnorm: {error}.") from error
+        record = json.loads(file.read_text())
+        known = {field.name: record[field.name] for field in fields(Provenance)}
+        return Provenance(**{**known, "classes": tuple(known["classes"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{file} was not written by driftnorm: {error!r}.") from error
 
 
 def claim_folder(folder: Path, wanted: Provenance, path: str) -> None:
@@ -108,9 +108,9 @@ def claim_folder(folder: Path, wanted: Provenance, path: str) -> None:
             )
     else:
         frost = wanted.frost or present.frost
-        wanted = Provenance(**{**asdict(wanted), "frost": frost})
+        wanted = replace(wanted, frost=frost)
         _refuse_difference(folder, present, wanted)
-        versions = _read(file)["made_with"]
+        versions = json.loads(file.read_text())["made_with"]
     if _versions() not in versions:
         versions.append(_versions())
     record = {**asdict(wanted), "path": path, "made_with": versions}
@@ -126,19 +126,6 @@ def _refuse_difference(folder: Path, present: Provenance, wanted: Provenance) ->
                 f"{folder} was made with another `{name}`: {shown} (its {FILE_NAME} says so). "
                 "Choose a new folder, or repeat the settings it was made with."
             )
-
-
-def _from_record(record: dict[str, Any]) -> Provenance:
-    known = {name: record[name] for name in Provenance.__dataclass_fields__}
-    return Provenance(**{**known, "classes": tuple(known["classes"])})
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(file.read_text())
-    except ValueError as error:
-        raise DataError(f"{file} is not valid JSON: {error}.") from error
-    return record
 
 
 def _fingerprint(data: ImageSet | PictureSet, root: Path) -> str:

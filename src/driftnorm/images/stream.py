@@ -17,7 +17,7 @@ from driftnorm.images.contents import Content, Pixels, Raw, Unreadable
 from driftnorm.images.decoder import decoded, described
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["Inputs", "Item", "Survey", "last_change"]
+__all__ = ["Inputs", "Item", "Survey", "in_batches", "last_change"]
 
 MOST_THREADS = 8
 TOGETHER = 8  # images per task: submitting a task costs as much as decoding a small image
@@ -112,6 +112,23 @@ class Inputs(ABC):
                 yield from waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def in_batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Batches of ``size``; a remainder of less than half of it joins the last batch.
+
+    Averages over batches weigh each batch equally, so a tiny last batch would count too much.
+
+    >>> [len(batch) for batch in in_batches(iter([Item("", None)] * 9), 4)]
+    [4, 5]
+    """
+    batch = [*islice(items, size)]
+    while batch:
+        following = [*islice(items, size)]
+        if 2 * len(following) < size:
+            batch, following = batch + following, []
+        yield batch
+        batch = following
 
 
 def last_change(file: Path) -> float:

@@ -63,9 +63,14 @@ def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield member
 
 
-def damage_of(path: Path, error: Exception) -> DataError:
+def damage_of(path: Path, reason: object) -> DataError:
     """The error for an archive that cannot be read."""
-    return DataError(f"{path} is not a tar archive, or a truncated or damaged one: {error}.")
+    with path.open("rb") as stream:
+        opening = stream.read(16)
+    return DataError(
+        f"{path} is not a tar archive, or a truncated or damaged one: {reason} (it starts with "
+        f"{opening!r} and has {path.stat().st_size:,} bytes)."
+    )
 
 
 def _opener(path: Path) -> Opener | None:

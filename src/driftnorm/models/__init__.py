@@ -17,7 +17,7 @@ from driftnorm.models.checkpoint_files import (
 )
 from driftnorm.models.loader import load, load_published
 from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.opener import Model, open_model
+from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import resolve
 from driftnorm.models.weight_layouts import (
     fit_weights,

@@ -9,21 +9,19 @@ nothing is touched.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import warnings
-from types import ModuleType
 from typing import Any
 
 import torch
 
-INSTALL_HINT = 'pip install "driftnorm[timm]"'
+from driftnorm._internal.optional import import_optional
 
 # Declared operators live as long as this object.
 _declared: Any = None
 
 
-def import_torchvision() -> ModuleType:
+def import_torchvision() -> Any:
     """Imports torchvision, repairing the CUDA wheel beside a CPU torch."""
     try:
         return _quiet_import("torchvision")
@@ -36,25 +34,17 @@ def import_torchvision() -> ModuleType:
     return _quiet_import("torchvision")
 
 
-def import_timm() -> ModuleType:
+def import_timm() -> Any:
     """Imports timm, which needs a working torchvision."""
     import_torchvision()
     return _quiet_import("timm")
 
 
-def _quiet_import(package: str) -> ModuleType:
+def _quiet_import(package: str) -> Any:
     """Imports without torchvision's warning about codecs that driftnorm never uses."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Failed to load image Python extension")
-        try:
-            return importlib.import_module(package)
-        except ModuleNotFoundError as error:
-            if error.name != package:
-                raise
-            raise ImportError(
-                f"This model needs the package {package}, which is not installed: {INSTALL_HINT}",
-                name=package,
-            ) from error
+        return import_optional(package, "This model", "timm")
 
 
 def _declare_missing_operators() -> None:

@@ -101,26 +101,36 @@ def _html_message(file: Path, opening: bytes) -> str:
 def _check_zip(file: Path, size: int) -> None:
     if not zipfile.is_zipfile(file):
         raise _truncated(file, f"its zip directory is missing after {size:,} bytes")
-    with zipfile.ZipFile(file) as archive:
-        names = archive.namelist()
-    if any(name.endswith("/constants.pkl") for name in names):
+    if is_torchscript(file):
         raise CheckpointError(
             "foreign",
-            f"{file} is a TorchScript archive: opening it runs its code. Save the `state_dict()` "
-            "of `torch.jit.load(file)` and load that; on the command line, `--trust` takes the "
-            "weights out of it.",
+            f"{file} is a TorchScript archive, a compiled program: opening it runs its code, and "
+            "its batch-norm layers cannot be replaced. Name its architecture as the model and give "
+            "the file as weights, trusting it (`--trust`): only its weights are used then. To load "
+            "it, save the `state_dict()` of `torch.jit.load(file)` and load that.",
         )
-    if any(name.endswith("models/model.json") for name in names):
+    if _holds(file, "models/model.json"):
         raise CheckpointError(
             "foreign",
             f"{file} is a program that torch.export wrote: its batch-norm layers cannot be "
             "replaced. Use the checkpoint that it was made from; `driftnorm export` writes "
             ".safetensors files that can be adapted again.",
         )
-    if not any(name.endswith("data.pkl") for name in names):
+    if not _holds(file, "data.pkl"):
         raise CheckpointError(
             "foreign", f"{file} is a zip archive without torch weights; unpack it first."
         )
+
+
+def is_torchscript(file: Path) -> bool:
+    """Whether a file is a compiled program, which only `torch.jit.load` opens."""
+    return zipfile.is_zipfile(file) and _holds(file, "/constants.pkl")
+
+
+def _holds(file: Path, ending: str) -> bool:
+    """Whether a member of a zip archive has a name with this ending."""
+    with zipfile.ZipFile(file) as archive:
+        return any(name.endswith(ending) for name in archive.namelist())
 
 
 def _check_safetensors(file: Path, size: int) -> None:

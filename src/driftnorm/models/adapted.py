@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from torch import nn
 
+from driftnorm._internal.files import written_beside
 from driftnorm.adapter import Adapter
 from driftnorm.errors import CheckpointError
 from driftnorm.models.checkpoint_files import (
@@ -18,9 +15,9 @@ from driftnorm.models.checkpoint_files import (
     open_checkpoint,
     save_checkpoint,
 )
-from driftnorm.models.opener import Model
+from driftnorm.models.opened_model import Model
 
-__all__ = ["check_rebuilt", "save_adapted", "written_beside"]
+__all__ = ["check_rebuilt", "save_adapted"]
 
 
 def check_rebuilt(model: Model) -> None:
@@ -71,14 +68,3 @@ def save_adapted(file: Path, adapter: Adapter, model: Model) -> nn.Module:
         )
         # The code that it names is what the user has named just now.
         return open_checkpoint(written, trust=True).model
-
-
-@contextmanager
-def written_beside(file: Path, suffix: str) -> Iterator[Path]:
-    """A name beside `file`; what is written there gets its own name only if the block ends well."""
-    temporary = file.with_name(f".{file.stem}.{secrets.token_hex(4)}{suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.names import nearest
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.mnist_cnn import MnistNet
@@ -139,8 +140,7 @@ def build(name: str, num_classes: int | None = None, **options: Any) -> nn.Modul
             allowed = ", ".join(facts.options) or "none"
             raise TypeError(f"{name!r} has no option `{option}`; its options: {allowed}.")
     classes = facts.classes if num_classes is None else num_classes
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
-        raise ValueError(f"`num_classes` must be a positive whole number, got {classes!r}.")
+    check_whole("num_classes", classes)
     network = facts.builder(num_classes=classes, **options)
     if rebuilt is not None:
         set_in_channels(network, rebuilt)

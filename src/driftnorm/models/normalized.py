@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
+
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 # What is subtracted from, and divides, images in [0, 1]. A network that was trained on bytes
 # divides by 1/255; constants that are meant for bytes are far above.
@@ -44,8 +46,7 @@ class Preprocessing:
         mean, std = checked_mean_std(self.mean, self.std)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"`size` must be a positive whole number of pixels, got {self.size}.")
+        check_whole("size", self.size, unit="pixels")
         if self.interpolation not in INTERPOLATIONS:
             names = ", ".join(INTERPOLATIONS)
             raise ValueError(f"`interpolation` must be one of {names}; got {self.interpolation!r}.")

@@ -23,8 +23,6 @@ class CifarResNet(nn.Module):
 
     def __init__(self, depth: int, num_classes: int = 10) -> None:
         super().__init__()
-        if depth < 8 or (depth - 2) % 6:
-            raise ValueError(f"`depth` must be 6 n + 2 (20, 32, 44, 56, ...), got {depth}.")
         blocks = (depth - 2) // 6
         self.conv1 = conv3x3(3, 16)
         self.bn1 = nn.BatchNorm2d(16)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from driftnorm.models import _vision, deployed, efficientnet_lite
-from driftnorm.models.architectures import MODELS, build, facts_of, unknown_name
+from driftnorm.models.architectures import build, facts_of, unknown_name
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.normalized import Preprocessing
 
@@ -53,11 +53,6 @@ def _resolve_base(
     if family == "torchvision":
         return _from_torchvision(name, options)
     return _from_factory(family, name, options), None
-
-
-def is_builtin(spec: str) -> bool:
-    """Whether driftnorm builds this network by itself."""
-    return spec in MODELS
 
 
 def is_factory(spec: str) -> bool:

@@ -70,8 +70,6 @@ class WideResNet(nn.Module):
 
     def __init__(self, depth: int, widen: int, num_classes: int = 10) -> None:
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise ValueError(f"`depth` must be 6 n + 4 (16, 28, 40, ...), got {depth}.")
         blocks = (depth - 4) // 6
         self.conv1 = conv3x3(3, 16)
         self.block1 = WideGroup(16, 16 * widen, blocks, 1)

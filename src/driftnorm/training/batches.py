@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_whole
+
 __all__ = ["Batch", "ShuffledBatches", "random_numbers"]
 
 PURPOSES = {
@@ -29,8 +31,7 @@ def random_numbers(
     seed: int, purpose: Literal["order", "augmentation", "network", "algorithm"], index: int
 ) -> np.random.Generator:
     """The random numbers that one seed gives for one purpose at one epoch or step."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number of at least 0, got {seed!r}.")
+    check_whole("seed", seed, 0)
     return np.random.default_rng([seed, PURPOSES[purpose], index])
 
 
@@ -73,8 +74,7 @@ class ShuffledBatches:
                 "`images` and `labels` must be equally many and at least one, got "
                 f"{len(images)} and {len(labels)}."
             )
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive whole number, got {batch_size!r}.")
+        check_whole("batch_size", batch_size)
         self.images, self.labels = images, labels.long()
         self.batch_size, self.seed = batch_size, seed
         self._orders: dict[int, NDArray[np.int64]] = {}

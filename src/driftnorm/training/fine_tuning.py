@@ -25,7 +25,7 @@ from typing_extensions import Self
 
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.types import Pixels
-from driftnorm.images.corrupted import SEVERITIES, corrupted
+from driftnorm.images.corruption import SEVERITIES, corrupted
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.labelled import load_arrays
 from driftnorm.models import save_checkpoint

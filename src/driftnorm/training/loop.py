@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm.errors import TrainingError
 from driftnorm.training.batches import random_numbers
@@ -93,8 +94,7 @@ class Progress:
     summed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"`steps` must be a positive whole number, got {self.steps!r}.")
+        check_whole("steps", self.steps)
 
 
 class Keeper(Protocol):

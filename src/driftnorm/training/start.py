@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from driftnorm._internal.files import file_digest
 from driftnorm.errors import CheckpointError
 from driftnorm.images.image_set import ImageSet
 from driftnorm.models import Normalized, Preprocessing, load, open_checkpoint
@@ -83,4 +83,4 @@ def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: expected a weight file.")
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return file_digest(path).hex()

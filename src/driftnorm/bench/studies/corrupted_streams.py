@@ -13,7 +13,7 @@ from driftnorm.bench.cell import DataId
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_c import holds_cifar_c, load_cifar_c
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
-from driftnorm.images.corrupted import SEVERITIES, corrupted
+from driftnorm.images.corruption import SEVERITIES, corrupted
 from driftnorm.images.image_set import Images
 from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imagenet_c
 from driftnorm.images.labelled import load_clean

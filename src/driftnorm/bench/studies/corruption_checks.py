@@ -8,7 +8,7 @@ from operator import index
 from driftnorm._internal.names import nearest
 from driftnorm.bench.studies.corrupted_streams import Streams
 from driftnorm.errors import DataError
-from driftnorm.images.corrupted import SEVERITIES
+from driftnorm.images.corruption import SEVERITIES
 from driftnorm.shifts import SHIFTS
 
 __all__ = ["check_class_count", "check_corruptions", "check_there", "check_whole"]

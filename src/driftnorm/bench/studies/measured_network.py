@@ -13,7 +13,7 @@ from torch import nn
 
 from driftnorm._internal.description import Description
 from driftnorm.bench.cell import NetworkId, Trainer, Training
-from driftnorm.models.opener import Model, open_model
+from driftnorm.models.opened_model import Model, open_model
 
 __all__ = ["MeasuredNetwork", "domain_network_id"]
 

@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from driftnorm.images.domains.cache import cached_arrays as cached_arrays
     from driftnorm.images.domains.domain_arrays import DomainArrays as DomainArrays
     from driftnorm.images.domains.domain_arrays import evaluation_batches as evaluation_batches
-    from driftnorm.images.domains.folder import Domain as Domain
     from driftnorm.images.domains.folder import DomainSet as DomainSet
     from driftnorm.images.domains.folder import open_domains as open_domains
     from driftnorm.images.domains.named import open_arrays as open_arrays
 
 _HOMES = {
-    "Domain": "folder",
     "DomainArrays": "domain_arrays",
     "DomainSet": "folder",
     "cached_arrays": "cache",

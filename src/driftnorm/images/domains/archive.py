@@ -12,7 +12,7 @@ from typing import IO
 from driftnorm._internal.cache_folder import made_once
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
-from driftnorm.images.contents import PICTURE_SUFFIXES
+from driftnorm.images.contents import PICTURE_SUFFIXES, no_pictures
 from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
 __all__ = ["unpacked"]
@@ -50,10 +50,7 @@ def _unpack(archive: Path, folder: Path, progress: Report) -> None:
     except DAMAGE as error:
         raise damage_of(archive, error) from error
     if not any(folder.iterdir()):
-        raise DataError(
-            f"{archive} holds no pictures: no file in it ends in "
-            f"{', '.join(sorted(PICTURE_SUFFIXES))}."
-        )
+        raise no_pictures(archive)
 
 
 def _pictures(members: tarfile.TarFile, archive: Path) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:

@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-import numpy as np
 import PIL
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.cache_folder import cache_folder, made_once
-from driftnorm._internal.processes import available_cores, in_processes
+from driftnorm._internal.files import file_digest
+from driftnorm._internal.processes import checked_workers, in_processes
 from driftnorm._internal.progress import Report, no_report
 from driftnorm._version import __version__
 from driftnorm.errors import DataError
 from driftnorm.images.corrupted_arrays import ArrayDraft
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.folder import DomainSet
-from driftnorm.images.domains.squares import chunks, decode_chunk, file_digest
-from driftnorm.images.image_set import ImageSet
+from driftnorm.images.domains.squares import chunks, decode_chunk
 from driftnorm.images.npy import open_npy
 
 __all__ = ["cached_arrays"]
@@ -59,11 +59,8 @@ def cached_arrays(
     Raises:
         DataError: A picture cannot be read, or the cache was damaged.
     """
-    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
-        raise ValueError(f"`side` must be a positive whole number of pixels, got {side!r}.")
-    if workers is not None and workers < 1:
-        raise ValueError(f"`workers` must be at least 1, got {workers}.")
-    count = available_cores() if workers is None else workers
+    check_whole("side", side, unit="pixels")
+    count = checked_workers(workers)
     name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
     place = made_once(
         cache_folder(folder) / "domains" / name,
@@ -162,11 +159,6 @@ def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
     arrays, start = [], 0
     for domain in domains.domains:
         end = start + len(domain)
-        arrays.append(
-            ImageSet(
-                *(domain.name, pixels[start:end], domain.labels, domains.classes),
-                np.arange(len(domain)),
-            )
-        )
+        arrays.append(domain.with_pixels(pixels[start:end]))
         start = end
     return DomainArrays(domains.name, tuple(arrays), True, content, domains.note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,33 +11,14 @@ import numpy as np
 
 from driftnorm._internal.cache_folder import cache_folder
 from driftnorm._internal.progress import Report, no_report
-from driftnorm._internal.types import Integers
 from driftnorm.errors import DataError
+from driftnorm.images.checksums import listed
 from driftnorm.images.domains.archive import unpacked
-from driftnorm.images.domains.survey import Survey, survey_folder
+from driftnorm.images.domains.survey import DomainSurvey, survey_folder
+from driftnorm.images.image_set import count_up
+from driftnorm.images.pictures import PictureSet, read_stretched
 
-__all__ = ["Domain", "DomainSet", "open_domains", "survey_domains"]
-
-_SHOWN_FAULTS = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """One domain's pictures, in DomainBed's order: by class, then by path.
-
-    Attributes:
-        name: The name of its folder.
-        paths: One file per picture.
-        labels: Class numbers, (N,).
-    """
-
-    name: str
-    paths: tuple[Path, ...]
-    labels: Integers
-
-    def __len__(self) -> int:
-        """How many pictures there are."""
-        return len(self.paths)
+__all__ = ["DomainSet", "open_domains", "survey_domains"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +28,7 @@ class DomainSet:
     Attributes:
         name: That of the published set, else of the folder.
         classes: Their names, in the order of the labels.
-        domains: Sorted by name, as in DomainBed.
+        domains: Sorted by name, as in DomainBed; the pictures of each by class, then by path.
         root: The folder that contains all paths.
         version: Which published version it is, if any.
         note: What results must mention: how the set differs from the published one.
@@ -55,7 +36,7 @@ class DomainSet:
 
     name: str
     classes: tuple[str, ...]
-    domains: tuple[Domain, ...]
+    domains: tuple[PictureSet, ...]
     root: Path
     version: str | None = None
     note: str = ""
@@ -95,20 +76,21 @@ def open_domains(
         own = f" If it is not {known.name} but your own set: own:{survey.root}." if known else ""
         raise DataError(
             f"{survey.root} is not a valid set of domains (domain/class/picture): "
-            f"{_listed(survey.faults)}. `driftnorm data check` lists all problems.{own}"
+            f"{listed(survey.faults)}. `driftnorm data check` lists all problems.{own}"
         )
     classes = tuple(next(iter(survey.pictures.values())))
     domains = tuple(_domain(name, pictures) for name, pictures in survey.pictures.items())
     note = ""
     if survey.deviations:
-        note = f"not {survey.name} as published: {_listed(survey.deviations)}"
+        note = f"not {survey.name} as published: {listed(survey.deviations)}"
     return DomainSet(survey.name, classes, domains, survey.root, survey.version, note)
 
 
-def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> Domain:
+def _domain(name: str, classes: Mapping[str, tuple[Path, ...]]) -> PictureSet:
     counts = [len(paths) for paths in classes.values()]
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return Domain(name, tuple(path for paths in classes.values() for path in paths), labels)
+    paths = tuple(path for paths in classes.values() for path in paths)
+    return PictureSet(name, paths, labels, tuple(classes), count_up(len(paths)), read_stretched)
 
 
 def survey_domains(
@@ -117,7 +99,7 @@ def survey_domains(
     *,
     cache: str | os.PathLike[str] | None = None,
     progress: Report = no_report,
-) -> Survey:
+) -> DomainSurvey:
     """What a folder or archive holds and what is wrong with it; see `open_domains`."""
     place = Path(path)
     if not place.exists():
@@ -125,9 +107,3 @@ def survey_domains(
     if place.is_file():
         place = unpacked(place, cache_folder(cache), progress)
     return survey_folder(place, name)
-
-
-def _listed(problems: Sequence[object]) -> str:
-    shown = "; ".join(str(problem) for problem in problems[:_SHOWN_FAULTS])
-    more = len(problems) - _SHOWN_FAULTS
-    return shown + f"; and {more} more" * (more > 0)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.image_set import ImageSet
@@ -76,8 +77,7 @@ def _dealt(
     makers: dict[str, Make],
     classes: tuple[str, ...],
 ) -> DomainArrays:
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number of at least 0, got {seed!r}.")
+    check_whole("seed", seed, 0)
     parts = [load_mnist(folder, "train"), load_mnist(folder, "test")]
     images = np.concatenate([part.images[..., 0] for part in parts])
     labels = np.concatenate([part.labels for part in parts])
@@ -88,7 +88,7 @@ def _dealt(
         hand = order[number :: len(makers)]
         own_images, own_labels = make(images[hand], labels[hand], random)
         content.update(own_images.tobytes() + own_labels.tobytes())
-        domains.append(ImageSet(title, own_images, own_labels, classes, np.arange(len(own_labels))))
+        domains.append(ImageSet.whole(title, own_images, own_labels, classes))
     return DomainArrays(name, tuple(domains), False, content.hexdigest())
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
 
 from driftnorm._internal.names import find_name, nearest
 from driftnorm._internal.progress import Report, no_report
@@ -17,28 +14,9 @@ from driftnorm.images.domains.known import DIGIT_NAMES
 from driftnorm.images.domains.mnist_domains import colored_mnist, rotated_mnist
 from driftnorm.images.domains.survey import OWN
 
-__all__ = ["DIGIT_SETS", "kind_and_place", "open_arrays"]
+__all__ = ["kind_and_place", "open_arrays"]
 
-Make: TypeAlias = Callable[[str | os.PathLike[str]], DomainArrays]
-
-
-class _InAnySpelling(Mapping[str, Make]):
-    """Looks up names, however they are spelled."""
-
-    def __init__(self, makers: Mapping[str, Make]) -> None:
-        self._makers = makers
-
-    def __getitem__(self, name: str) -> Make:
-        return self._makers[find_name(name, self._makers) or name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-
-DIGIT_SETS = _InAnySpelling(dict(zip(DIGIT_NAMES, (rotated_mnist, colored_mnist), strict=True)))
+_DIGIT_SETS = dict(zip(DIGIT_NAMES, (rotated_mnist, colored_mnist), strict=True))
 _KINDS = (*DIGIT_NAMES, OWN)
 
 
@@ -57,8 +35,8 @@ def open_arrays(
         progress: Called with the progress of decoding.
     """
     kind, place = kind_and_place(data)
-    if kind in DIGIT_NAMES:
-        return DIGIT_SETS[kind](place)
+    if kind in _DIGIT_SETS:
+        return _DIGIT_SETS[kind](place)
     domains = open_domains(place, kind, cache=cache, progress=progress)
     return cached_arrays(domains, side, folder=cache, progress=progress)
 

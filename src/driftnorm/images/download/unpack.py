@@ -12,7 +12,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.checksums import stored_path
 from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
-from driftnorm.images.tar_members import DAMAGE, opened_tar, tar_members
+from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
 __all__ = ["take_files"]
 
@@ -58,12 +58,7 @@ def _take_from_archive(source: Path, copier: _Copier) -> None:
                 if stream is not None:
                     copier.copy(PurePosixPath(member.name).name, stream)
     except (*DAMAGE, zlib.error, gzip.BadGzipFile) as error:  # the last from gzipped members
-        with source.open("rb") as stream:
-            opening = stream.read(16)
-        raise DataError(
-            f"{source} is not a tar archive, or a truncated or damaged one: {error} (it starts "
-            f"with {opening!r} and has {source.stat().st_size:,} bytes)."
-        ) from error
+        raise damage_of(source, error) from error
 
 
 class _Copier:

@@ -8,7 +8,6 @@ and while it is unfinished ``resume.pt``. The model files describe themselves.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from driftnorm._internal.files import file_digest
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.algorithm import Algorithm
 from driftnorm.training.domains.algorithms import find_algorithm
@@ -166,4 +166,4 @@ def _named_by_content(weights: str) -> str:
 
 @lru_cache
 def _digest(path: Path, changed: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+    return file_digest(path).hex()[:8]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.images.domains.augment import augment
 from driftnorm.images.image_set import ImageSet
@@ -45,8 +46,7 @@ class Batches:
                 "`domains` and `positions` must be equally many and at least one, got "
                 f"{len(domains)} and {len(positions)}."
             )
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive whole number, got {batch_size!r}.")
+        check_whole("batch_size", batch_size)
         for domain, chosen in zip(domains, positions, strict=True):
             _check_positions(domain, chosen)
         if side is not None and not augmented:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from driftnorm.images.domains.known import find_known
-from driftnorm.images.domains.named import DIGIT_SETS
+from driftnorm._internal.names import find_name
+from driftnorm.images.domains.known import DIGIT_NAMES, find_known
 from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD
@@ -80,7 +80,7 @@ class PlanOptions(TrainingSettings):
             ValueError: A hyper-parameter that cannot be; or nothing pre-trained where the
                 defaults keep what pre-training left.
         """
-        digits = self.data.split(":")[0] in DIGIT_SETS
+        digits = find_name(self.data.split(":")[0], DIGIT_NAMES) is not None
         wraps = swad or is_swad(algorithm)
         name = "erm" if is_swad(algorithm) else algorithm.lower()
         kind = find_algorithm(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
 from driftnorm.models._vision import import_timm, import_torchvision
-from driftnorm.models._weight_files import read_any
+from driftnorm.models._weight_files import is_torchscript, read_any
 from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import (
     facts_in,
@@ -25,7 +24,7 @@ from driftnorm.models.checkpoint_files import (
     weights_hash,
 )
 from driftnorm.models.efficientnet_lite import NAME as LITE
-from driftnorm.models.loader import WEIGHT_SUFFIXES, Constants, load, load_published
+from driftnorm.models.loader import Constants, constants_of, load, load_published, names_file
 from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_constants
 from driftnorm.models.sources import is_factory, resolve
 from driftnorm.models.weight_layouts import PathLike
@@ -116,29 +115,12 @@ def open_model(
     Returns:
         The network and what goes with it.
     """
-    if (mean is None) != (std is None):
-        raise ValueError("`mean` and `std` go together: give both or neither.")
-    constants = None if mean is None or std is None else (mean, std)
-    doubt = None if constants is None else doubt_of_constants(*constants)
-    if doubt is not None:
-        raise ValueError(f"`mean` and `std`: {doubt}")
-    for flag, file in (("NETWORK", model if _is_file(model) else None), ("--weights", weights)):
-        if file is not None and not Path(file).exists():
-            raise FileNotFoundError(f"`{flag}` must name a file, but {file} does not exist.")
-    if _is_file(model):
-        if weights is not None:
-            raise ValueError(
-                f"{model} is a file and brings its weights; to use those of {weights}, name the "
-                "architecture as `model`, such as 'timm:resnet50'."
-            )
-        found = _from_file(Path(model), constants, trust)
+    _check_given(model, weights, size, shown)
+    constants = _plausible_constants(mean, std)
+    if names_file(model):
+        name, found = Path(model).stem, _from_file(Path(model), constants, trust)
     else:
-        found = _from_spec(str(model), weights, constants, untrained, trust)
-    if size is not None and shown not in (None, (size, size)):
-        raise ValueError(
-            f"`size` must be that of the images, which are shown as they are: {shown[0]} x "
-            f"{shown[1]} pixels, got {size}."
-        )
+        name, found = str(model), _from_spec(str(model), weights, constants, untrained, trust)
     preprocessing = _settled_preprocessing(found, size or (shown and shown[0]), str(model))
     height, width = shown or (preprocessing.size, preprocessing.size)
     try:
@@ -149,7 +131,7 @@ def open_model(
         outputs = 0
     return Model(
         network=found.network,
-        name=Path(model).stem if _is_file(model) else str(model),
+        name=name,
         digest=weights_hash(found.network.state_dict()),
         classes=_class_names(found.classes, classes, outputs),
         preprocessing=preprocessing,
@@ -157,6 +139,36 @@ def open_model(
         options=found.options,
         facts=found.facts,
     )
+
+
+def _check_given(
+    model: PathLike, weights: PathLike | None, size: int | None, shown: tuple[int, int] | None
+) -> None:
+    """Refuse arguments that contradict each other, and files that do not exist."""
+    is_file = names_file(model)
+    for flag, file in (("NETWORK", model if is_file else None), ("--weights", weights)):
+        if file is not None and not Path(file).exists():
+            raise FileNotFoundError(f"`{flag}` must name a file, but {file} does not exist.")
+    if is_file and weights is not None:
+        raise ValueError(
+            f"{model} is a file and brings its weights; to use those of {weights}, name the "
+            "architecture as `model`, such as 'timm:resnet50'."
+        )
+    if size is not None and shown not in (None, (size, size)):
+        raise ValueError(
+            f"`size` must be that of the images, which are shown as they are: {shown[0]} x "
+            f"{shown[1]} pixels, got {size}."
+        )
+
+
+def _plausible_constants(
+    mean: Sequence[float] | None, std: Sequence[float] | None
+) -> Constants | None:
+    constants = constants_of(mean, std)
+    doubt = None if constants is None else doubt_of_constants(*constants)
+    if doubt is not None:
+        raise ValueError(f"`mean` and `std`: {doubt}")
+    return constants
 
 
 def check_weights(spec: str, weights: PathLike | None, pretrained: bool) -> None:
@@ -211,20 +223,7 @@ def read_class_names(path: PathLike) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _is_file(model: PathLike) -> bool:
-    if str(model) in MODELS:
-        return False
-    return Path(model).is_file() or Path(model).suffix in WEIGHT_SUFFIXES
-
-
 def _from_file(path: Path, constants: Constants | None, trust: bool) -> _Found:
-    if _is_scripted(path):
-        raise CheckpointError(
-            "foreign",
-            f"{path} is a TorchScript archive, a compiled program: opening it runs its code, and "
-            "its batch-norm layers cannot be replaced. Name its architecture as the model and give "
-            "the file as weights, trusting it; then only its weights are used.",
-        )
     try:
         checkpoint = open_checkpoint(path, trust=trust)
     except CheckpointError as error:
@@ -263,13 +262,6 @@ def _pickled(path: Path, constants: Constants | None) -> _Found:
     return _Found(network.eval(), None, None, None)
 
 
-def _is_scripted(path: Path) -> bool:
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/constants.pkl") for name in archive.namelist())
-
-
 def _from_spec(
     spec: str,
     weights: PathLike | None,
@@ -285,7 +277,7 @@ def _from_spec(
         network = _published(spec, mean, std)
     else:
         state: PathLike | dict[str, Tensor] = weights
-        if trust and _is_scripted(Path(weights)):
+        if trust and is_torchscript(Path(weights)):
             state = dict(torch.jit.load(str(weights), map_location="cpu").state_dict())  # type: ignore[no-untyped-call]
         else:
             facts = facts_in(weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from driftnorm._internal.types import Integers, Pixels
@@ -13,9 +14,11 @@ from driftnorm.shifts import Scale, corrupt, frost_source
 __all__ = [
     "SEVERITIES",
     "Corruption",
+    "array_file",
     "checked_severity",
     "corrupted",
     "frost_note",
+    "part_file",
     "shifted_name",
 ]
 
@@ -85,6 +88,16 @@ def checked_severity(severity: int) -> int:
 def shifted_name(clean: str, corruption: str, severity: int) -> str:
     """What corrupted data are called, e.g. ``cifar-10-c/fog/5``."""
     return f"{clean}-c/{corruption}/{severity}"
+
+
+def array_file(folder: Path, corruption: str) -> Path:
+    """All five severities of a corruption in the layout of CIFAR-10-C, as released."""
+    return folder / f"{corruption}.npy"
+
+
+def part_file(folder: Path, corruption: str, severity: int) -> Path:
+    """One severity of a corruption of which not all five were generated."""
+    return folder / f"{corruption}-{severity}.npy"
 
 
 def frost_note(corruption: str, frost: str | None) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain
 
-from driftnorm._internal.processes import available_cores, in_processes
+from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.checksums import Problem
 from driftnorm.images.domains.folder import survey_domains
-from driftnorm.images.domains.squares import chunks, unreadable_in
-from driftnorm.images.domains.survey import Survey
-from driftnorm.images.pictures import picture_paths
+from driftnorm.images.domains.survey import DomainSurvey
+from driftnorm.images.folder_walk import files_below
+from driftnorm.images.pictures import unreadable_pictures
 
 __all__ = ["DomainCheck", "check_domains"]
 
@@ -27,7 +27,7 @@ class DomainCheck:
         problems: All that is missing, stray or damaged; empty for a valid folder.
     """
 
-    survey: Survey
+    survey: DomainSurvey
     problems: tuple[Problem, ...]
 
     def lines(self) -> list[str]:
@@ -77,41 +77,20 @@ def check_domains(
     """
     survey = survey_domains(path, name, cache=cache, progress=progress)
     problems = [*survey.faults, *survey.deviations, *_stray_files(survey)]
-    count = available_cores() if workers is None else workers
-    return DomainCheck(survey, (*problems, *_damaged(survey, count, progress)))
+    damaged = _damaged(survey, checked_workers(workers), progress)
+    return DomainCheck(survey, (*problems, *damaged))
 
 
-def _stray_files(survey: Survey) -> Iterator[Problem]:
+def _stray_files(survey: DomainSurvey) -> Iterator[Problem]:
     for domain, classes in survey.pictures.items():
-        folder = survey.root / domain
-        taken = {path for paths in classes.values() for path in paths}
-        pictures = {folder / path for path in picture_paths(folder)}
-        for path in sorted(_files(folder)):
-            if path not in taken:
-                detail = "not in a class folder" if path in pictures else "not a picture"
-                yield Problem("stray", path.relative_to(survey.root).as_posix(), detail)
+        taken = {*chain(*classes.values())}
+        for name, _, is_picture in files_below(survey.root / domain):
+            if survey.root / domain / name not in taken:
+                detail = "not in a class folder" if is_picture else "not a picture"
+                yield Problem("stray", f"{domain}/{name}", detail)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder, followlinks=False):
-        folders[:] = [name for name in folders if name[0] != "."]
-        yield from (Path(parent) / name for name in files if name[0] != ".")
-
-
-def _damaged(survey: Survey, workers: int, progress: Report) -> list[Problem]:
-    paths = [
-        path
-        for classes in survey.pictures.values()
-        for pictures in classes.values()
-        for path in pictures
-    ]
-    done, found = 0, []
-    progress("opening every picture", done, len(paths))
-    for chunk, unreadable in in_processes(unreadable_in, chunks(paths), workers):
-        found += unreadable
-        done += len(chunk.paths)
-        progress("opening every picture", done, len(paths))
-    return [
-        Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
-        for path, reason in sorted(found)
-    ]
+def _damaged(survey: DomainSurvey, workers: int, progress: Report) -> Iterator[Problem]:
+    paths = [path for classes in survey.pictures.values() for path in chain(*classes.values())]
+    for path, reason in unreadable_pictures(paths, workers, progress):
+        yield Problem("damaged", path.relative_to(survey.root).as_posix(), reason)
