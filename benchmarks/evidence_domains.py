@@ -7,6 +7,7 @@
     python benchmarks/evidence_domains.py bench-pacs --data PACS --limit 100 --suspects
     python benchmarks/evidence_domains.py train-digits --data MNIST [--algorithms erm ...]
     python benchmarks/evidence_domains.py bench-digits --data MNIST
+    python benchmarks/evidence_domains.py bench-digits --data MNIST --stale --batch-sizes 32 128
     python benchmarks/evidence_domains.py page
 
 Everything is resumable and can be killed at any time; runs are kept in RUNS. `page` puts the rows
@@ -33,6 +34,7 @@ from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
+from driftnorm.methods.spec import parse_method
 from driftnorm.training import Hooks
 from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.domain_training import DomainTraining
@@ -47,12 +49,20 @@ RUNS = Path("runs/evidence/domains")
 ROWS, PAGE = Path("docs/rows"), Path("docs/domains.md")
 TRAINED = ROWS / "domains-trained.jsonl"
 SUSPECT_ROWS = ROWS / "suspects-pacs.jsonl"
+STALE_ROWS = ROWS / "stale-rotatedmnist.jsonl"
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 ANGLES = ("0", "15", "30", "45", "60", "75")
 # Where target statistics do harm: in all layers, and in all but the last quarter of them.
 PARTLY = ("source", "bn", "bn:only=first(0.75)")
 AT_ONE = "gprebn:theta=1"
 SUSPECTS = ("source", "bn", "tent", AT_ONE, "gprebn")
+STALE = (
+    *("source", "bn", "bn:running=True", "tent:lr=0.001", "gprebn:lr=0.001", "tent:lr=0.01"),
+    *("gprebn:lr=0.01", "gprebn:lr=0.01,momentum=0.1", "gprebn:lr=0.01,momentum=0.5"),
+    *("tent:lr=0.01@bn-window", "gprebn:cap=0.004,leash=0.1,lr=0.01"),
+    "gprebn:cap=0.004,leash=0.1,lr=0.01,momentum=0.1",
+)
+"""What is to blame where GpreBN collapses over a long stream: the rate, the average, or both."""
 REMARKS = {  # what a reader of a table of trainings must know
     ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images per "
     "domain and step, the others with 8 only, so MMD's lead is due to batch size. With 8, MMD ends "
@@ -136,19 +146,21 @@ def train_digits(arguments: argparse.Namespace) -> None:
 def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
     folders = sorted(RUNS.glob(f"{prefix}*"))
     files = [str(file) for folder in folders for file in selected_networks(folder)]
-    suspected = getattr(arguments, "suspects", False)
-    usual = SUSPECTS if suspected else dict.fromkeys((*MAIN, *ABLATIONS))
+    kept, usual = "rows", tuple(dict.fromkeys((*MAIN, *ABLATIONS)))
+    for special, methods in (("suspects", SUSPECTS), ("stale", STALE)):
+        if getattr(arguments, special, False):
+            kept, usual = special, methods
     for size in arguments.batch_sizes:
         study = DomainStudy(
             data,
             tuple(files),
             tuple(arguments.methods or usual),
-            grid=arguments.grid,
+            grid="single" if kept == "stale" else arguments.grid,
             batch_size=size,
             validation_limit=arguments.limit,
             targets="selected",
         )
-        store = RowStore(RUNS / ("suspects" if suspected else "rows"))
+        store = RowStore(RUNS / kept)
         done, missing = sum(map(store.has, study.cells())), len(study.outlook(store).cells)
         print(f"batch {size}: {done} done, at most {missing} to do", flush=True)
         for result in run(study, store, LAUNCHERS["processes"], arguments.workers):
@@ -286,6 +298,8 @@ def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[st
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
         if data == "RotatedMNIST":
             yield long_streams(own)
+            made = stale(load_rows(STALE_ROWS))
+            yield f"## {data}, {short}: {made.title}\n\n{made.to_markdown()}"
         if any(row.method == "bn:only=first(0.75)" for row in own):
             made = partly(own)
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
@@ -317,6 +331,28 @@ def long_streams(rows: Sequence[Row]) -> str:
     )
 
 
+def stale(rows: Sequence[Row]) -> Table:
+    """A long stream by rate, average, window and bound; one column for each target and batch."""
+    met = on_targets(rows)
+    kinds = sorted({(row.shift, row.cell.protocol.batch_size) for row in met})
+    lines = []
+    for name in STALE:
+        method = str(parse_method(name))
+        own = {(r.shift, r.cell.protocol.batch_size): r for r in met if r.method == method}
+        scores = [100 - 100 * own[kind].metrics["error"] if kind in own else None for kind in kinds]
+        lines.append((f"`{method}`", *scores))
+    columns = (
+        Column("method"),
+        *(Column(f"{angle}°, batch {size}", best="highest", decimals=1) for angle, size in kinds),
+    )
+    counts = " or ".join(f"{n:,}" for n in sorted({row.cell.stream.count for row in met}))
+    note = (
+        f"Accuracy in % on the target's 80 % split, {counts} images per stream, shuffled, 1 step, "
+        "seed 0, one training."
+    )
+    return Table("why GpreBN falls behind on a long stream", columns, tuple(lines), note)
+
+
 def partly(rows: Sequence[Row]) -> Table:
     """Target statistics in part of the layers."""
     mine = in_order([row for row in rows if row.method in PARTLY], PARTLY)
@@ -341,8 +377,9 @@ def page() -> None:
         found = load_rows(RUNS / "rows") if (RUNS / "rows").is_dir() else []
         for slug in sorted({slug_of(row) for row in found}):
             add_rows([row for row in found if slug_of(row) == slug], ROWS / f"domains-{slug}.jsonl")
-        if (RUNS / "suspects").is_dir():
-            add_rows(load_rows(RUNS / "suspects"), SUSPECT_ROWS)
+        for folder, file in (("suspects", SUSPECT_ROWS), ("stale", STALE_ROWS)):
+            if (RUNS / folder).is_dir():
+                add_rows(load_rows(RUNS / folder), file)
     runs = [json.loads(line) for line in TRAINED.read_text().splitlines()]
     files = [path for path in sorted(ROWS.glob("domains-*.jsonl")) if path != TRAINED]
     rows = [row for path in files for row in load_rows(path)]
@@ -394,6 +431,8 @@ def parser() -> argparse.ArgumentParser:
         if name == "train-digits":
             own.add_argument("--algorithms", nargs="+")
             own.add_argument("--backbones", nargs="+", default=["mnist-gn"])
+        if name == "bench-digits":
+            own.add_argument("--stale", action="store_true")
         if name == "bench-pacs":
             own.add_argument("--backbone", default="resnet50-v1")
             own.add_argument("--kind", default="erm", choices=("erm", "swad-erm", "fixed-erm"))

@@ -283,7 +283,8 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             continue
         yield f"## {title}\n\n{table.to_markdown()}"
     if contrast:
-        yield f"## Contrast, {SLICE:,} images per stream\n\n{contrast_table(contrast).to_markdown()}"
+        made = contrast_table(contrast)
+        yield f"## Contrast, {SLICE:,} images per stream\n\n{made.to_markdown()}"
     for name, own in (
         *((plot, main) for plot in ("corruptions", "severity", "online", "calibration")),
         ("batch-size", sizes),
