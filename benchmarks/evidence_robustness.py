@@ -217,7 +217,8 @@ Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness
 Corrupted images were generated here from the official test sets; they are not the released files.
 Errors differ a little from published ones, but differences between methods can be compared. The
 networks are ResNet-20s, much smaller than the paper's WideResNets, and were not trained with
-AugMix. What this means for the paper's claims is on [its own page](claims.md).
+AugMix. What this means for the paper's claims is on [its own page](claims.md); how to measure one
+of these numbers again is under [protocols](protocols.md#from-a-row-to-its-command).
 """
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.methods import build
+from driftnorm.methods import build, known_methods
 from driftnorm.parts import Batch, Descent, Entropy, Mixture, Running, Window
 
 KINDS = ("1d", "2d", "3d", "sync", "frozen", "timm", "affineless", "twice", "aliased", "untracked")
@@ -61,6 +61,16 @@ def fitting_images(network: nn.Module) -> Tensor:
 _BOLD = {"lr": 0.02}  # so that a few batches show
 _KEEPING = {"margin": 1.0, "similarity": 1.0, **_BOLD}  # every sample counts
 _EASY = {"threshold": 0.2, **_BOLD}  # below chance: every prediction is confident
+
+
+def _from_outside() -> Iterator[Row]:
+    """The methods that ``DRIFTNORM_IMPORT`` or an installed package provides, at their defaults."""
+    for name, method in known_methods().items():
+        if not method.build.__module__.startswith("driftnorm."):
+            recipe = build(name)
+            trains = None if recipe.trainable == "none" else recipe.trainable
+            yield Row(name, trains=trains, needs_source=recipe.needs_source_statistics)
+
 
 ROWS = (
     Row("source", needs_source=True),
@@ -158,6 +168,7 @@ ROWS = (
     Row("tent+t3a", {"supports": 3, **_BOLD}, trains="affine"),
     Row("bn+rt3a", {"reading": "literal"}),
     Row("pl-c+t3a", _EASY, trains="classifier", needs_source=True),
+    *_from_outside(),
 )
 
 

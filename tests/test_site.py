@@ -87,11 +87,16 @@ def test_python_on_the_pages_runs(
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
-def test_the_command_line_knows_every_command_on_the_pages(page: str) -> None:
-    from driftnorm.cli import app
+def test_the_command_line_knows_every_command_on_the_pages(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from driftnorm.cli import PLUGINS, app, take_imports
 
+    for name in (PLUGINS, "PYTHONPATH"):  # which `--import` changes
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    monkeypatch.setattr(sys, "path", [*sys.path])
     for line in commands(page):
-        words = shlex.split(line, comments=True)[1:]
+        words = take_imports(shlex.split(line, comments=True)[1:])
         app.parse_args(words, print_error=False, exit_on_error=False)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm import adapt
+from driftnorm.parts import Statistics
 
 Build = Callable[..., nn.Module]
 Draw = Callable[..., list[Tensor]]
@@ -208,3 +209,28 @@ def test_diagnose_and_evaluate_are_public(network: Build, batches: Draw) -> None
     numbers = driftnorm.evaluate(adapt(network(), "bn"), stream)
     assert isinstance(numbers["error"], float)
     assert numbers["count"] == 36
+
+
+@dataclass(frozen=True)
+class Forgetful(Statistics):
+    """Returns the moments without a memory."""
+
+    as_plain_tuple: bool = False
+
+    def propose(self, memory: Any, at: Any, source: Any, seen: Any) -> Any:
+        return ((at.moments.mean, at.moments.var), {}) if self.as_plain_tuple else at.moments
+
+    def settled(self, memory: Any, source: Any, shared: Any) -> Any:
+        return source
+
+
+@pytest.mark.parametrize(
+    ("as_plain_tuple", "got"),
+    [(False, "got `Moments`"), (True, "got a tuple of a tuple of `Tensor`, `Tensor`, `dict`")],
+)
+def test_what_own_statistics_must_return_is_told(
+    as_plain_tuple: bool, got: str, network: Build, batches: Draw
+) -> None:
+    recipe = driftnorm.Recipe(statistics=Forgetful(as_plain_tuple), gradient="detached")
+    with pytest.raises(TypeError, match=rf"`Forgetful.propose` must return a tuple .*{got}"):
+        adapt(network(), recipe)(batches()[0])

@@ -27,6 +27,7 @@ from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import load
 from driftnorm.parts import Descent
 from driftnorm.parts.layers import First
+from driftnorm.recipe import Recipe
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.paper import DETAILED, MEAN
 from driftnorm.views.robustness import (
@@ -56,6 +57,15 @@ def test_every_cell_becomes_a_row_once(data: str, tmp_path: Path) -> None:
     assert rows_of(run(study(data), store)) == []  # done is done
     more = rows_of(run(study(data, "source", "bn"), store))
     assert {row.method for row in more} == {"bn"}
+
+
+def test_cells_are_described_once(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = study(data, "source", "tent")
+    first = small.cells()
+    monkeypatch.setattr(Recipe, "__post_init__", lambda recipe: pytest.fail("built again"))
+    assert small.cells() == first
+    first.clear()  # the caller's own list
+    assert small.cells()
 
 
 def test_launcher_and_order_do_not_change_the_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from made_cells import with_stream
@@ -16,10 +17,14 @@ from driftnorm.bench.cell import Shift
 from driftnorm.bench.rows import Failure, Row, RowStore
 from driftnorm.bench.runner import run
 from driftnorm.bench.selection import agrees, most_settings, select_setting, shown_cells
+from driftnorm.bench.studies import domains
 from driftnorm.bench.studies.domain_grids import settings_of
 from driftnorm.bench.studies.domains import DomainStudy
 from driftnorm.bench.vocabulary import ABLATIONS
+from driftnorm.images.domains import domain_arrays
 from driftnorm.images.domains.named import open_arrays
+from driftnorm.images.domains.splits import split_domain
+from driftnorm.methods.spec import parse_method
 from driftnorm.views.compare import in_order
 from driftnorm.views.domains import domains_ablation_table, domains_table
 
@@ -58,6 +63,19 @@ def test_tables_are_those_of_all_settings(study: DomainStudy, tmp_path: Path) ->
     assert two_phases.outlook(some).exact
     for make in (domains_table, domains_ablation_table):
         assert make(in_order(measured, METHODS)) == make(in_order([*every.rows()], METHODS))
+
+
+def test_a_method_is_parsed_and_a_split_computed_once(
+    study: DomainStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse, split = Mock(wraps=parse_method), Mock(wraps=split_domain)
+    monkeypatch.setattr(domains, "parse_method", parse)
+    monkeypatch.setattr(domain_arrays, "split_domain", split)
+    fresh = replace(study, targets="selected")
+    fresh.cells()
+    fresh.outlook(RowStore(tmp_path))
+    assert [call.args for call in parse.call_args_list] == [(method,) for method in METHODS]
+    assert split.call_count == 6  # streams: three of each network
 
 
 def test_a_changed_choice_is_measured_too(study: DomainStudy, tmp_path: Path) -> None:

@@ -63,7 +63,15 @@ class Pass:
             if after is not before:
                 told = {**self.proposed.get(SHARED, self.layers.get(SHARED, {}))}
                 self.proposed[SHARED] = {**told, readable(chosen): after}
-        used, after = chosen.propose(memory, at, layer.source, self._seen[chosen])
+        proposal: object = chosen.propose(memory, at, layer.source, self._seen[chosen])
+        match proposal:
+            case (Moments() as used, Mapping() as after):
+                pass
+            case _:  # without this check, the network would seem to be at fault
+                raise TypeError(
+                    f"`{type(chosen).__name__}.propose` must return a tuple of `Moments` and a "
+                    f"dictionary (the layer's memory), got {_kind(proposal)}."
+                )
         if after is not memory:
             self.proposed[name] = after
         self.used.setdefault(name, []).append(used)
@@ -77,6 +85,13 @@ class Pass:
     def outcome(self) -> Mapping[str, Any]:
         """The layers' memories after the pass."""
         return {**self.layers, **self.proposed} if self.proposed else self.layers
+
+
+def _kind(value: object) -> str:
+    """The type of a value, with those inside a plain tuple."""
+    if type(value) is not tuple:
+        return f"`{type(value).__name__}`"
+    return f"a tuple of {', '.join(map(_kind, value))}"
 
 
 class Stage:

@@ -153,7 +153,8 @@ def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> 
     for method in dict.fromkeys(cell.method.word for cell in cells):
         own = [cell for cell in cells if cell.method.word == method]
         settings = len({cell.method.settings for cell in own})
-        console.print(f"  {method}: {len(own)} cells, {settings} setting(s)", markup=False)
+        several = f", {settings} settings" if settings > 1 else ""
+        console.print(f"  {method}: {len(own)} cells{several}", markup=False)
 
 
 def _steps(cell: Cell) -> int:

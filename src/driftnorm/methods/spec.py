@@ -32,6 +32,8 @@ class MethodSpec:
 
     def with_defaults(self, defaults: Options) -> MethodSpec:
         """The same with these options added, where it takes them and does not set them itself."""
+        if not defaults:
+            return self
         known = options_of(self.name)
         taken = {key: value for key, value in defaults if key in known}
         return replace(self, options=tuple(sorted({**taken, **dict(self.options)}.items())))

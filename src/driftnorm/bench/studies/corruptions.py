@@ -108,6 +108,10 @@ class CorruptionStudy(Study):
             ValueError: The data lack some of the streams, or the network is not for them.
             FileNotFoundError: The data, or frost's overlay images, are missing.
         """
+        return [*self._cells]
+
+    @cached_property
+    def _cells(self) -> tuple[Cell, ...]:
         streams = self._streams
         data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)
@@ -117,10 +121,11 @@ class CorruptionStudy(Study):
         variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
         methods = [*map(self._method, self.methods)]
         predict = {method: spec_of(method).recipe.predict for method in methods}
-        return [
+        network = self._network.id
+        return tuple(
             Cell(
                 self.name,
-                self._network.id,
+                network,
                 StreamId(
                     data,
                     shifts,
@@ -139,7 +144,7 @@ class CorruptionStudy(Study):
                 else [()]
             )
             for method in methods
-        ]
+        )
 
     def _method(self, method: MethodSpec) -> MethodId:
         """The method with the study's settings, if it takes gradient steps."""

@@ -12,7 +12,7 @@ from typing import Any
 from driftnorm._internal.options import Options
 from driftnorm.bench.vocabulary import GridSize
 from driftnorm.methods import options_of
-from driftnorm.methods.spec import parse_method
+from driftnorm.methods.spec import MethodSpec, parse_method
 
 __all__ = ["settings_of"]
 
@@ -35,7 +35,7 @@ _VALUES: dict[GridSize, dict[str, tuple[Any, ...]]] = {
 }
 
 
-def settings_of(method: str, size: GridSize = "full") -> tuple[Options, ...]:
+def settings_of(method: str | MethodSpec, size: GridSize = "full") -> tuple[Options, ...]:
     """Every setting of a method that is tried; options in its own word stay fixed.
 
     >>> settings_of("t3a", "short")
@@ -43,7 +43,7 @@ def settings_of(method: str, size: GridSize = "full") -> tuple[Options, ...]:
     >>> settings_of("tent:lr=0.01", "short")
     ((('steps', 1),),)
     """
-    word = parse_method(method)
+    word = parse_method(method) if isinstance(method, str) else method
     fixed = {name for name, _ in word.options}
     if "statistics" in fixed or "momentum" in fixed:
         fixed.add("theta")  # a row of an ablation is about the statistics themselves

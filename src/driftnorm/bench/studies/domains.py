@@ -10,7 +10,7 @@ those that a table will show, which costs a fraction and changes no number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import filterfalse
@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.options import Options
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import (
     Cell,
@@ -41,7 +42,7 @@ from driftnorm.bench.studies.measured_network import domain_network_id
 from driftnorm.bench.vocabulary import TARGET, VALIDATION, GridSize
 from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
 from driftnorm.images.domains.named import open_arrays
-from driftnorm.methods.spec import parse_method
+from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
 
 __all__ = ["DomainStudy", "Targets", "TrainedNetwork", "read_trained"]
@@ -157,7 +158,7 @@ class DomainStudy(Study):
 
     def cells(self) -> list[Cell]:
         """Every possible measurement, grouped by network and stream."""
-        return [cell for trained in self.networks for cell in self._cells_of(trained)]
+        return [cell for trained in self.networks for cell in self._known_cells[trained]]
 
     def outlook(self, store: RowStore) -> Outlook:
         """An upper bound until validation has selected what runs on the target."""
@@ -192,15 +193,15 @@ class DomainStudy(Study):
     def _shown(self, store: RowStore) -> Iterator[Cell]:
         """The target's cells that a table shows, given the validation rows."""
         for trained in self.networks:
-            cells = self._cells_of(trained)
+            cells = self._known_cells[trained]
             rows = [row for cell in filter(_is_validation, cells) if (row := store.get(cell))]
             yield from shown_cells([*filterfalse(_is_validation, cells)], rows)
 
     def _most(self, trained: TrainedNetwork, store: RowStore) -> Iterator[Cell]:
         """Upper bound: of the target's open cells, as many as can be shown, the slowest ones."""
-        known = {str(parse_method(word)): settings_of(word, self.grid) for word in self.methods}
+        known = {str(spec): settings for spec, settings in self._tried}
         places: dict[tuple[str, str, int], list[Cell]] = defaultdict(list)
-        for cell in filterfalse(_is_validation, self._cells_of(trained)):
+        for cell in filterfalse(_is_validation, self._known_cells[trained]):
             if not store.has(cell):
                 places[cell.method.word, cell.stream.shift, cell.stream.seed].append(cell)
         for (method, _, _), own in places.items():
@@ -208,12 +209,16 @@ class DomainStudy(Study):
             yield from sorted(own, key=lambda cell: -cell.method.steps)[:most]
 
     @cached_property
-    def _tried(self) -> list[MethodId]:
-        """Every method at every setting."""
-        words = [(parse_method(word), settings_of(word, self.grid)) for word in self.methods]
-        return [method_id(spec, settings) for spec, several in words for settings in several]
+    def _tried(self) -> list[tuple[MethodSpec, tuple[Options, ...]]]:
+        """Every method with its settings."""
+        return [(spec, settings_of(spec, self.grid)) for spec in map(parse_method, self.methods)]
 
-    def _cells_of(self, trained: TrainedNetwork) -> list[Cell]:
+    @cached_property
+    def _known_cells(self) -> dict[TrainedNetwork, list[Cell]]:
+        methods = [method_id(spec, each) for spec, several in self._tried for each in several]
+        return {trained: self._cells_of(trained, methods) for trained in self.networks}
+
+    def _cells_of(self, trained: TrainedNetwork, methods: Sequence[MethodId]) -> list[Cell]:
         arrays = self.arrays(trained)
         streams = [
             StreamId(
@@ -231,7 +236,7 @@ class DomainStudy(Study):
         return [
             Cell("domains", trained.id, stream, method, protocol)
             for stream in streams
-            for method in self._tried
+            for method in methods
         ]
 
     def arrays(self, trained: TrainedNetwork) -> DomainArrays:
@@ -248,7 +253,7 @@ class DomainStudy(Study):
         self, arrays: DomainArrays, trained: TrainedNetwork, domain: str, part: str
     ) -> Integers:
         """Which images of a domain are in a stream."""
-        split = arrays.splits(trained.trial_seed)[arrays.index(domain)]
+        split = arrays.split(arrays.index(domain), trained.trial_seed)
         if part == TARGET:
             return split.inner[: self.limit]
         return split.out[: self.limit][: self.validation_limit]

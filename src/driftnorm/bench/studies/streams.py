@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,7 @@ class StreamStudy(Study):
         Raises:
             ValueError: A stream cannot be made of the data, or a network is not for them.
         """
-        known = [
-            (network, stream) for network in self.data.networks for stream in self._stream_ids()
-        ]
+        known = [(network, stream) for network in self.data.networks for stream in self._stream_ids]
         methods = [method_id(method) for method in self.methods]
         predict = {method: spec_of(method).recipe.predict for method in methods}
         return [
@@ -100,6 +98,7 @@ class StreamStudy(Study):
             for method in methods
         ]
 
+    @cached_property
     def _stream_ids(self) -> list[StreamId]:
         found = []
         for seed in self.seeds:

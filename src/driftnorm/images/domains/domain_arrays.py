@@ -68,10 +68,11 @@ class DomainArrays:
 
     def splits(self, trial_seed: int) -> tuple[Split, ...]:
         """DomainBed's split of every domain."""
-        return tuple(
-            split_domain(len(domain), trial_seed, place)
-            for place, domain in enumerate(self.domains)
-        )
+        return tuple(self.split(place, trial_seed) for place in range(len(self.domains)))
+
+    def split(self, place: int, trial_seed: int) -> Split:
+        """DomainBed's split of the domain at this position."""
+        return split_domain(len(self.domains[place]), trial_seed, place)
 
 
 def evaluation_batches(
