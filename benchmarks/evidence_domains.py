@@ -5,8 +5,10 @@
     python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE --batch-norm frozen
     python benchmarks/evidence_domains.py bench-pacs --data PACS --batch-sizes 32 64
     python benchmarks/evidence_domains.py bench-pacs --data PACS --limit 100 --suspects
+    python benchmarks/evidence_domains.py bench-batches --data PACS
     python benchmarks/evidence_domains.py train-digits --data MNIST [--algorithms erm ...]
     python benchmarks/evidence_domains.py bench-digits --data MNIST
+    python benchmarks/evidence_domains.py bench-digits --data MNIST --stale --batch-sizes 32 128
     python benchmarks/evidence_domains.py page
 
 Everything is resumable and can be killed at any time; runs are kept in RUNS. `page` puts the rows
@@ -29,16 +31,21 @@ import torch
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
-from driftnorm.bench.studies.domains import DomainStudy
+from driftnorm.bench.studies.domains import DomainStudy, read_trained
+from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.domains import DomainData
+from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.named import open_arrays
+from driftnorm.methods.spec import parse_method
+from driftnorm.streams import parse_stream
 from driftnorm.training import Hooks
 from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import default_hparams
-from driftnorm.views.compare import in_order
-from driftnorm.views.domain_rows import at_selected, change_text, on_targets
+from driftnorm.views.compare import in_order, paired_change
+from driftnorm.views.domain_rows import at_selected, change_text, interval_text, on_targets
 from driftnorm.views.domains import DOMAIN_VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS, FinishedRun, finished_run, selected_networks
@@ -47,12 +54,24 @@ RUNS = Path("runs/evidence/domains")
 ROWS, PAGE = Path("docs/rows"), Path("docs/domains.md")
 TRAINED = ROWS / "domains-trained.jsonl"
 SUSPECT_ROWS = ROWS / "suspects-pacs.jsonl"
+LONG_ROWS = ROWS / "suspects-pacs-1000.jsonl"
+"""Of networks that were trained for 1,000 steps instead of 250."""
+BATCH_ROWS = ROWS / "suspects-batches.jsonl"
+STALE_ROWS = ROWS / "stale-rotatedmnist.jsonl"
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 ANGLES = ("0", "15", "30", "45", "60", "75")
 # Where target statistics do harm: in all layers, and in all but the last quarter of them.
 PARTLY = ("source", "bn", "bn:only=first(0.75)")
 AT_ONE = "gprebn:theta=1"
+BATCH_METHODS = ("source", "bn", "bn:running=True")
 SUSPECTS = ("source", "bn", "tent", AT_ONE, "gprebn")
+STALE = (
+    *("source", "bn", "bn:running=True", "tent:lr=0.001", "gprebn:lr=0.001", "tent:lr=0.01"),
+    *("gprebn:lr=0.01", "gprebn:lr=0.01,momentum=0.1", "gprebn:lr=0.01,momentum=0.5"),
+    *("tent:lr=0.01@bn-window", "gprebn:cap=0.004,leash=0.1,lr=0.01"),
+    "gprebn:cap=0.004,leash=0.1,lr=0.01,momentum=0.1",
+)
+"""What is to blame where GpreBN collapses over a long stream: the rate, the average, or both."""
 REMARKS = {  # what a reader of a table of trainings must know
     ("RotatedMNIST", "mnist-gn"): "Settings: MMD and IRM were also trained with 32 images per "
     "domain and step, the others with 8 only, so MMD's lead is due to batch size. With 8, MMD ends "
@@ -136,19 +155,21 @@ def train_digits(arguments: argparse.Namespace) -> None:
 def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
     folders = sorted(RUNS.glob(f"{prefix}*"))
     files = [str(file) for folder in folders for file in selected_networks(folder)]
-    suspected = getattr(arguments, "suspects", False)
-    usual = SUSPECTS if suspected else dict.fromkeys((*MAIN, *ABLATIONS))
+    kept, usual = "rows", tuple(dict.fromkeys((*MAIN, *ABLATIONS)))
+    for special, methods in (("suspects", SUSPECTS), ("stale", STALE)):
+        if getattr(arguments, special, False):
+            kept, usual = special, methods
     for size in arguments.batch_sizes:
         study = DomainStudy(
             data,
             tuple(files),
             tuple(arguments.methods or usual),
-            grid=arguments.grid,
+            grid="single" if kept == "stale" else arguments.grid,
             batch_size=size,
             validation_limit=arguments.limit,
             targets="selected",
         )
-        store = RowStore(RUNS / ("suspects" if suspected else "rows"))
+        store = RowStore(RUNS / kept)
         done, missing = sum(map(store.has, study.cells())), len(study.outlook(store).cells)
         print(f"batch {size}: {done} done, at most {missing} to do", flush=True)
         for result in run(study, store, LAUNCHERS["processes"], arguments.workers):
@@ -228,48 +249,107 @@ def networks_table(found: Sequence[FinishedRun], runs: Sequence[dict[str, Any]])
     return Table("Networks for the test-time methods", columns, lines, note)
 
 
-def suspects(rows: Sequence[Row]) -> Table:
+def bench_batches(arguments: argparse.Namespace) -> None:
+    """Batch statistics on domains that a network knows: batches of one domain, and of several."""
+    for folder in sorted(RUNS.glob("pacs-efficientnet-lite0-erm-*-trained-s250-p112-t0")):
+        (file,) = selected_networks(folder)
+        unseen = read_trained(str(file)).test_domains
+        seen = tuple(name for name in PACS if name not in unseen)
+        study = StreamStudy(
+            DomainData(str(arguments.data), (MeasuredNetwork(str(file)),), seen),
+            tuple(map(parse_stream, ("continual:part=300", "mixed:part=300"))),
+            tuple(map(parse_method, BATCH_METHODS)),
+            batch_size=50,
+            window=300,
+        )
+        for result in run(study, RowStore(RUNS / "batches")):
+            print(summary(result), flush=True)
+
+
+def batches(rows: Sequence[Row]) -> Table:
+    """What batch statistics cost on known domains, by what a batch is made of."""
+    lines = []
+    for network in sorted({row.network for row in rows}):
+        for order, name in (("continual", "one domain"), ("mixed", "three domains")):
+            own = [r for r in rows if r.network == network and r.cell.stream.order == order]
+            if not own:
+                continue
+            by_method = {row.method: row for row in own}
+            source = by_method["source"]
+            training = source.cell.network.training
+            assert training is not None
+            changes = [paired_change([(by_method[m], source)]) for m in BATCH_METHODS[1:]]
+            lines.append(
+                (
+                    f"{source.cell.network.name}, all but {training.left_out[0]}",
+                    name,
+                    100 - 100 * source.metrics["error"],
+                    *map(interval_text, changes),
+                )
+            )
+    columns = (
+        Column("network, trained on"),
+        Column("a batch is of", align="left"),
+        Column("source, %", decimals=1),
+        *map(Column, BATCH_METHODS[1:]),
+    )
+    note = (
+        "Held-out images of the three domains that a network was trained on, 300 of each, shuffled "
+        "within a domain or over all of them; batch 50; 112 px, batch norm trained for 250 steps "
+        "on batches of all three. Accuracy of the source, and points gained over it, with 95 % "
+        "intervals paired over images."
+    )
+    return Table("Batches of one domain, batches of several", columns, tuple(lines), note)
+
+
+def at_best(rows: Sequence[Row]) -> list[Row]:
+    """At the setting that was selected; as far as targets were measured."""
+    return at_selected(rows) if on_targets(rows) else []
+
+
+def suspects(found: Sequence[tuple[int, Sequence[Row]]]) -> Table:
     """Whether target statistics help, by what the training did; one line for each training."""
     lines = []
-    for kind in sorted({(row.cell.network.kind, row.network) for row in rows}):
-        own = [row for row in rows if (row.cell.network.kind, row.network) == kind]
-        by_method = {name: [row for row in own if row.method == name] for name in SUSPECTS}
-        if not all(on_targets(found) for found in by_method.values()):
-            continue
-        source = on_targets(by_method["source"])
-        chosen = [
-            by_method["bn"],
-            at_selected(by_method["tent"]),
-            at_selected(by_method[AT_ONE]),
-            at_selected(by_method["gprebn"]),
-        ]
-        accuracy = 100 - 100 * source[0].metrics["error"]
-        thetas = {dict(row.cell.method.settings)["theta"] for row in chosen[-1]}
-        lines.append(
-            (
-                f"{kind[0]}, target {source[0].shift}",
-                accuracy,
-                *(change_text(found, source) for found in chosen),
-                ", ".join(f"{theta:g}" for theta in sorted(thetas)),
+    for steps, rows in found:
+        for kind in sorted({(row.cell.network.kind, row.network) for row in rows}):
+            own = [row for row in rows if (row.cell.network.kind, row.network) == kind]
+            by_method = {name: [row for row in own if row.method == name] for name in SUSPECTS}
+            source = on_targets(by_method["source"])
+            if not source or not on_targets(by_method["bn"]):
+                continue
+            chosen = [by_method["bn"], *map(at_best, (by_method[name] for name in SUSPECTS[2:]))]
+            thetas = {dict(row.cell.method.settings)["theta"] for row in chosen[-1]}
+            lines.append(
+                (
+                    f"{kind[0]}, target {source[0].shift}",
+                    steps,
+                    100 - 100 * source[0].metrics["error"],
+                    *(change_text(each, source) if on_targets(each) else None for each in chosen),
+                    ", ".join(f"{theta:g}" for theta in sorted(thetas)) or None,
+                )
             )
-        )
     columns = (
         Column("network"),
+        Column("steps", decimals=0),
         Column("source, %", decimals=1),
         *map(Column, ("bn", "tent", "gprebn, theta 1", "gprebn, selected", "theta selected")),
     )
     note = (
         "Accuracy of the source on the target, and points gained over it, with 95 % intervals "
-        "paired over images: they say nothing about other trainings. 250 steps each, batch 32; "
-        "settings are selected on at most 100 held-out images of each training domain."
+        "paired over images: they say nothing about other trainings. Batch 32; settings are "
+        "selected on at most 60 to 150 held-out images of each training domain."
     )
     return Table("Are target statistics bad, or were the networks?", columns, tuple(lines), note)
 
 
 def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from trained_tables(runs)
-    made = suspects(load_rows(SUSPECT_ROWS))
-    yield f"## PACS, resnet50-v1: {made.title}\n\n{made.to_markdown()}"
+    light = [r for r in rows if r.cell.network.name == "efficientnet-lite0" and r.shift == "photo"]
+    light = [r for r in light if r.cell.protocol.batch_size == 32 and not _fixed(r)]
+    usual = [*load_rows(SUSPECT_ROWS), *light]
+    long = load_rows(LONG_ROWS) if LONG_ROWS.exists() else []
+    for made in (suspects([(250, usual), (1000, long)]), batches(load_rows(BATCH_ROWS))):
+        yield f"## PACS: {made.title}\n\n{made.to_markdown()}"
     for kind in sorted({kind_of(row) for row in rows}):
         data, _, size = kind
         own = [row for row in rows if kind_of(row) == kind]
@@ -286,9 +366,16 @@ def sections(rows: Sequence[Row], runs: Sequence[dict[str, Any]]) -> Iterator[st
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
         if data == "RotatedMNIST":
             yield long_streams(own)
+            made = stale(load_rows(STALE_ROWS))
+            yield f"## {data}, {short}: {made.title}\n\n{made.to_markdown()}"
         if any(row.method == "bn:only=first(0.75)" for row in own):
             made = partly(own)
             yield f"## {data}, {short}, batch {size}: {made.title}\n\n{made.to_markdown()}"
+
+
+def _fixed(row: Row) -> bool:
+    training = row.cell.network.training
+    return training is not None and training.trainer.features == "fixed"
 
 
 def long_streams(rows: Sequence[Row]) -> str:
@@ -317,6 +404,28 @@ def long_streams(rows: Sequence[Row]) -> str:
     )
 
 
+def stale(rows: Sequence[Row]) -> Table:
+    """A long stream by rate, average, window and bound; one column for each target and batch."""
+    met = on_targets(rows)
+    kinds = sorted({(row.shift, row.cell.protocol.batch_size) for row in met})
+    lines = []
+    for name in STALE:
+        method = str(parse_method(name))
+        own = {(r.shift, r.cell.protocol.batch_size): r for r in met if r.method == method}
+        scores = [100 - 100 * own[kind].metrics["error"] if kind in own else None for kind in kinds]
+        lines.append((f"`{method}`", *scores))
+    columns = (
+        Column("method"),
+        *(Column(f"{angle}°, batch {size}", best="highest", decimals=1) for angle, size in kinds),
+    )
+    counts = " or ".join(f"{n:,}" for n in sorted({row.cell.stream.count for row in met}))
+    note = (
+        f"Accuracy in % on the target's 80 % split, {counts} images per stream, shuffled, 1 step, "
+        "seed 0, one training."
+    )
+    return Table("why GpreBN falls behind on a long stream", columns, tuple(lines), note)
+
+
 def partly(rows: Sequence[Row]) -> Table:
     """Target statistics in part of the layers."""
     mine = in_order([row for row in rows if row.method in PARTLY], PARTLY)
@@ -341,8 +450,14 @@ def page() -> None:
         found = load_rows(RUNS / "rows") if (RUNS / "rows").is_dir() else []
         for slug in sorted({slug_of(row) for row in found}):
             add_rows([row for row in found if slug_of(row) == slug], ROWS / f"domains-{slug}.jsonl")
-        if (RUNS / "suspects").is_dir():
-            add_rows(load_rows(RUNS / "suspects"), SUSPECT_ROWS)
+        for folder, file in (
+            ("suspects", SUSPECT_ROWS),
+            ("stale", STALE_ROWS),
+            ("batches", BATCH_ROWS),
+            ("long", LONG_ROWS),
+        ):
+            if (RUNS / folder).is_dir():
+                add_rows(load_rows(RUNS / folder), file)
     runs = [json.loads(line) for line in TRAINED.read_text().splitlines()]
     files = [path for path in sorted(ROWS.glob("domains-*.jsonl")) if path != TRAINED]
     rows = [row for path in files for row in load_rows(path)]
@@ -365,7 +480,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = top.add_subparsers(dest="command", required=True)
     commands.add_parser("page")
-    for name in ("train-pacs", "train-digits", "bench-pacs", "bench-digits"):
+    for name in ("train-pacs", "train-digits", "bench-pacs", "bench-digits", "bench-batches"):
         own = commands.add_parser(name)
         own.add_argument("--data", type=Path, required=True)
         own.add_argument("--targets", nargs="+")
@@ -394,6 +509,8 @@ def parser() -> argparse.ArgumentParser:
         if name == "train-digits":
             own.add_argument("--algorithms", nargs="+")
             own.add_argument("--backbones", nargs="+", default=["mnist-gn"])
+        if name == "bench-digits":
+            own.add_argument("--stale", action="store_true")
         if name == "bench-pacs":
             own.add_argument("--backbone", default="resnet50-v1")
             own.add_argument("--kind", default="erm", choices=("erm", "swad-erm", "fixed-erm"))
@@ -409,6 +526,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     if arguments.command == "train-pacs":
         train_pacs(arguments)
+    elif arguments.command == "bench-batches":
+        bench_batches(arguments)
     elif arguments.command == "train-digits":
         train_digits(arguments)
     elif arguments.command == "bench-pacs":

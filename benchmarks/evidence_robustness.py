@@ -34,7 +34,7 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models import open_checkpoint
 from driftnorm.training import SHORT, RobustTraining, make_recipe
 from driftnorm.training.augmentation.catalog import RECIPES
-from driftnorm.views.compare import in_order
+from driftnorm.views.compare import change_of_error, change_text, in_order, mean_error, note_of
 from driftnorm.views.figures import PLOTS
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.robustness import VIEWS
@@ -51,6 +51,11 @@ ABLATION = tuple(
 LONGER = {"augmix": 2.0, "adversarial": 2.0}  # three, and eleven, passes a step
 BATCH_SIZES = (8, 16, 32, 64, 128, 200, 500)
 BATCH_METHODS = ("bn", "bn:running=True", "tent", "gprebn")
+CONTRAST_METHODS = (
+    *("source", "bn", "bn:running=True", "tent", "tent:lr=0.0001", "gprebn", "gprebn:lr=0.0001"),
+    *("gprebn:momentum=0.1", "tent@bn-window", "tent:cap=0.004,leash=0.1"),
+)
+"""Why does the step lose on contrast? Its size, its statistics, or what it minimises."""
 BATCH_CORRUPTIONS = ("gaussian_noise", "fog", "jpeg_compression")
 
 
@@ -66,6 +71,7 @@ class Stage:
     batch_sizes: tuple[int, ...] = (200,)
     model: str = "resnet20"
     limit: int | None = None
+    seeds: tuple[int, ...] = (0,)
 
     def networks(self, places: argparse.Namespace) -> list[tuple[str, str | None]]:
         """Model and weights, as a study takes them."""
@@ -87,6 +93,7 @@ class Stage:
                     severities=self.severities,
                     limit=self.limit,
                     batch_size=size,
+                    seeds=self.seeds,
                     optimising=optimising,
                     frost=None if places.frost is None else str(places.frost),
                 )
@@ -94,6 +101,8 @@ class Stage:
 
 
 C10, C100 = "cifar10-resnet20.safetensors", "cifar100-resnet20.safetensors"
+SLICE = 2000
+"""Images per stream where whole test sets would take too long."""
 STAGES = {
     "main": Stage("cifar10", C10, MAIN, (5, 4, 3, 2, 1)),
     "ablation": Stage("cifar10", C10, ABLATION, (5,)),
@@ -101,7 +110,14 @@ STAGES = {
     "cifar100-ablation": Stage("cifar100", C100, ABLATION, (5,)),
     "batch-sizes": Stage("cifar10", C10, BATCH_METHODS, (5,), BATCH_CORRUPTIONS, BATCH_SIZES),
     "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=1000),
-    "resnet56": Stage("cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56"),
+    "resnet56": Stage(
+        "cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56", limit=SLICE
+    ),
+    "cifar100-resnet56": Stage(
+        "cifar100", "cifar100-resnet56.safetensors", MAIN, (5,), model="resnet56", limit=SLICE
+    ),
+    "orders": Stage("cifar10", C10, MAIN, (5,), limit=SLICE, seeds=(0, 1, 2)),
+    "contrast": Stage("cifar10", C10, CONTRAST_METHODS, (5, 3, 1), ("contrast",), limit=SLICE),
 }
 
 
@@ -172,13 +188,20 @@ def training_table(facts: Sequence[dict[str, Any]]) -> Table:
 
 
 def run(places: argparse.Namespace) -> None:
-    """Measure what is missing."""
+    """Measure what neither this machine nor a committed row has."""
+    for row in committed_rows():
+        RowStore(RUNS).write(row)
     for name in places.stages:
         for study in STAGES[name].studies(places):
             cells, store = study.cells(), RowStore(RUNS)
             print(f"{name}: {sum(map(store.has, cells))} of {len(cells)} done", flush=True)
             for result in measure(study, store, LAUNCHERS["processes"], places.workers):
                 print(summary(result), flush=True)
+
+
+def committed_rows() -> list[Row]:
+    """What was measured before, here or elsewhere."""
+    return [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
 
 
 REMARKS = {
@@ -206,7 +229,14 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
     ten = [row for row in usual if row.cell.stream.data.name == "cifar-10"]
     small = [row for row in ten if row.cell.network.name == "resnet20"]
     hundred = [row for row in usual if row.cell.stream.data.name == "cifar-100"]
-    large = [row for row in ten if row.cell.network.name == "resnet56"]
+    slices = [row for row in rows if row.cell.stream.count == SLICE]
+    large = [row for row in slices if row.cell.network.name == "resnet56"]
+    contrast = [
+        row
+        for row in slices
+        if row.shift == "contrast" and row.seed == 0 and row.cell.network.name == "resnet20"
+    ]
+    orders = [row for row in slices if row.method in MAIN and row.cell.network.name == "resnet20"]
     severest = [row for row in small if row.severity == 5]
     sizes = [
         row
@@ -226,7 +256,20 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
         ("Ablation, severity 5", "ablation", severest),
         ("Half of the layers, severity 5", "half-target", severest),
         ("CIFAR-100-C, severity 5", "summary", hundred),
-        ("ResNet-56 on CIFAR-10-C, severity 5", "summary", large),
+        ("CIFAR-100-C: ablation, severity 5", "ablation", hundred),
+        *(
+            (
+                f"ResNet-56 on {name.upper()}-C, severity 5, {SLICE:,} images per stream",
+                "summary",
+                [row for row in large if row.cell.stream.data.name == name],
+            )
+            for name in ("cifar-10", "cifar-100")
+        ),
+        (
+            f"Three orders of the stream, severity 5, {SLICE:,} images per stream",
+            "summary",
+            [row for row in orders if row.severity == 5],
+        ),
         ("Batch size, severity 5, three corruptions", "batch-size", sizes),
         (
             "Augmentation baselines, severity 3",
@@ -240,6 +283,9 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             print(f"left out: {title}: {error}", file=sys.stderr)
             continue
         yield f"## {title}\n\n{table.to_markdown()}"
+    if contrast:
+        made = contrast_table(contrast)
+        yield f"## Contrast, {SLICE:,} images per stream\n\n{made.to_markdown()}"
     for name, own in (
         *((plot, main) for plot in ("corruptions", "severity", "online", "calibration")),
         ("batch-size", sizes),
@@ -251,6 +297,28 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             continue
         draw(figure, PICTURES / f"robustness-{name}.svg")
         yield f"![{name}](pictures/robustness-{name}.svg)\n{REMARKS.get(name, '')}"
+
+
+def contrast_table(rows: Sequence[Row]) -> Table:
+    """What a step gains and loses on `contrast`, by its rate and its statistics."""
+    severities = sorted({row.severity for row in rows})
+    names = [str(parse_method(name)) for name in CONTRAST_METHODS]
+    lines: list[tuple[str | float | None, ...]] = []
+    for name in names:
+        line: list[str | float | None] = [f"`{name}`"]
+        for severity in severities:
+            own = [row for row in rows if row.severity == severity]
+            line.append(mean_error(own, name))
+            line.append("-" if name == "bn" else change_text(change_of_error(own, name, "bn")))
+        lines.append(tuple(line))
+    columns = [Column("method")]
+    for severity in severities:
+        columns += [
+            Column(f"error, severity {severity}", best="lowest"),
+            Column("minus bn's, 95 %"),
+        ]
+    note = f"{note_of(rows)} Intervals: paired bootstrap over images."
+    return Table("Contrast: what a step gains and loses", tuple(columns), tuple(lines), note)
 
 
 def page() -> None:
@@ -265,7 +333,7 @@ def page() -> None:
     if TRAINED.is_dir():
         lines = [json.dumps(facts, sort_keys=True) + "\n" for facts in trained_facts()]
         TRAINED_ROWS.write_text("".join(lines))
-    rows = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    rows = committed_rows()
     facts = []
     if TRAINED_ROWS.exists():
         facts = [json.loads(line) for line in TRAINED_ROWS.read_text().splitlines()]
@@ -279,6 +347,8 @@ def slug_of(row: Row) -> str:
     """Which file a row is kept in; all severities of CIFAR-10-C would make one of megabytes."""
     cell = row.cell
     data = cell.stream.data.name.replace("-", "")
+    if cell.stream.count == SLICE:
+        return f"{data}-{cell.network.name}-slice"
     if cell.stream.count != 10_000:
         return f"{data}-augmentation"
     if cell.protocol.batch_size != 200:

@@ -1,8 +1,9 @@
 """What the guard saves on sorted streams, and costs on shuffled ones and at the onset of a drift.
 
-    python benchmarks/guard.py [--cifar FOLDER --weights FILE] [--page]
+    python benchmarks/guard.py [--cifar FOLDER --weights FILE] [--only DATA ...] [--page]
 
-Rows go to docs/rows/guard.jsonl, and the page is written from them.
+Rows go to docs/rows/guard.jsonl, and the page is written from them. Segmentation is scored by the
+mean over the classes of intersection over union, everything else by accuracy.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import driftnorm
@@ -25,18 +27,23 @@ from driftnorm.bench.studies.digit_shifts import SHIFTS
 from driftnorm.bench.studies.digits import normalized, train
 from driftnorm.images.cifar import load_cifar10
 from driftnorm.images.corruption import corrupted
-from driftnorm.images.embedded_digits import split_digits
+from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.views.table import Column, Table
 
 DIGITS = (("noise", 1), ("contrast", 1))
 CIFAR = (("gaussian_noise", 5), ("contrast", 5), ("impulse_noise", 5), ("pixelate", 5))
 CIFAR_IMAGES = 800
-SIZES = {"digits": (1, 4, 8, 64), "cifar-10-c": (8,)}
+SEGMENTED = (("noise", 2), ("contrast", 1), ("contrast", 3))
+CANVAS, SCENES, BACKGROUND = 24, 400, 10
+SIZES = {"digits": (1, 4, 8, 64), "cifar-10-c": (8,), "segmentation": (1, 4, 16)}
 METHODS = {
     "digits": (("bn-prior", None), ("tent", 1e-3), ("tent", 0.3), ("gprebn", 1e-3)),
     "cifar-10-c": (("bn-prior", None), ("tent", 1e-3), ("gprebn", 1e-3)),
+    "segmentation": (("bn-prior", None), ("tent", 1e-3), ("tent", 0.3), ("gprebn", 1e-3)),
 }
 ORDERS = ("sorted by class", "shuffled", "clean, then shifted")
+ORDERS_OF = {"segmentation": ORDERS[1:]}
+"""A picture of several digits has no class to be sorted by."""
 POLICIES = ("warn", "reset", "freeze")
 """``warn`` answers as if there were no guard."""
 HARM = 2.0
@@ -76,11 +83,51 @@ def cifar(folder: Path, weights: Path) -> Iterator[Stream]:
         yield Stream("cifar-10-c", f"{shift} {severity}", 0, network, images, labels, plain)
 
 
+def scenes(digits: Digits, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Pictures of two digits each on a dark ground, and each pixel's class; most are background."""
+    images = torch.zeros(count, 1, CANVAS, CANVAS)
+    labels = torch.full((count, CANVAS, CANVAS), BACKGROUND)
+    for image, label in zip(images, labels, strict=True):
+        for left in (0, CANVAS // 2):
+            chosen = int(torch.randint(len(digits.labels), (1,), generator=generator))
+            x, y = torch.randint(0, CANVAS // 2 - 8, (2,), generator=generator).tolist()
+            part = (slice(2 * y, 2 * y + 8), slice(left + x, left + x + 8))
+            image[0][part] = digits.images[chosen, 0]
+            label[part][digits.images[chosen, 0] > 0.3] = digits.labels[chosen]
+    return images, labels
+
+
+def segmentation(seed: int = 0) -> Iterator[Stream]:
+    """A small network that labels every pixel, trained on the spot."""
+    training, test = split_digits(seed)
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for inputs, outputs, dilation in ((1, 16, 1), (16, 32, 2), (32, 32, 2)):
+        padding = {"padding": dilation, "dilation": dilation, "bias": False}
+        layers += [nn.Conv2d(inputs, outputs, 3, **padding), nn.BatchNorm2d(outputs), nn.ReLU()]  # type: ignore[arg-type]
+    network = nn.Sequential(*layers, nn.Conv2d(32, BACKGROUND + 1, 1))
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(600):
+        images, labels = scenes(training, 16, generator)
+        optimizer.zero_grad()
+        torch.autograd.backward(F.cross_entropy(network(normalized(images)), labels))
+        optimizer.step()
+    network.eval()
+    images, labels = scenes(test, SCENES, generator)
+    for shift, severity in SEGMENTED:
+        shifted = normalized(SHIFTS[shift](images, severity, generator))
+        yield Stream(
+            *("segmentation", f"{shift} {severity}", seed, network, shifted, labels),
+            normalized(images),
+        )
+
+
 class Course(NamedTuple):
     """What a model did on a stream.
 
     Attributes:
-        accuracy: In %.
+        accuracy: In %; of segmentation, the mean intersection over union.
         alarms: How many there were.
         delay: Images before the first of them.
         asked: The share of the images that the source was shown as well.
@@ -94,33 +141,44 @@ class Course(NamedTuple):
 
 def follow(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> Course:
     """Run a network, or an adapter, over a stream in batches."""
-    right = asked = 0
+    answers, asked = [], 0
     adapter = model if isinstance(model, driftnorm.Adapter) else None
     with torch.no_grad():
-        for x, y in zip(torch.split(images, size), torch.split(labels, size), strict=True):
-            right += int((model(x).argmax(1) == y).sum())
+        for x in torch.split(images, size):
+            answers.append(model(x).argmax(1))
             if adapter is not None and adapter.last is not None:
                 asked += 0 if adapter.last.source is None else len(adapter.last.source)
     alarms: Any = () if adapter is None else adapter.alarms
     delay = size * alarms[0].batch if alarms else None
-    return Course(100 * right / len(labels), len(alarms), delay, asked / len(labels))
+    return Course(score(torch.cat(answers), labels), len(alarms), delay, asked / len(labels))
+
+
+def score(answers: Tensor, labels: Tensor) -> float:
+    """Accuracy, or the mean over the classes of intersection over union, in %."""
+    if labels.dim() == 1:
+        return 100 * float((answers == labels).double().mean())
+    shares = []
+    for label in sorted(set(labels.flatten().tolist())):
+        both = ((answers == label) & (labels == label)).sum()
+        shares.append(both / ((answers == label) | (labels == label)).sum())
+    return 100 * float(torch.stack(shares).mean())
 
 
 def ordered(stream: Stream, order: str) -> tuple[Tensor, Tensor]:
-    """Images and labels as they come: digits halve the stream at an onset, CIFAR doubles it."""
+    """Images and labels as they come: CIFAR doubles the stream at an onset, the others halve it."""
     if order == "sorted by class":
         places = torch.argsort(stream.labels, stable=True)
         return stream.images[places], stream.labels[places]
     if order == "shuffled":
         return stream.images, stream.labels
-    if stream.data == "digits":
+    if stream.data != "cifar-10-c":
         half = len(stream.labels) // 2
         return torch.cat([stream.clean[:half], stream.images[half:]]), stream.labels
     return torch.cat([stream.clean, stream.images]), stream.labels.repeat(2)
 
 
 def measure(stream: Stream) -> Iterator[dict[str, Any]]:
-    for order in ORDERS:
+    for order in ORDERS_OF.get(stream.data, ORDERS):
         images, labels = ordered(stream, order)
         source = follow(stream.network, images, labels, 64).accuracy
         for size, (method, lr) in product(SIZES[stream.data], METHODS[stream.data]):
@@ -214,9 +272,10 @@ def summary(rows: list[dict[str, Any]]) -> Table:
         Column("shown to the source, %", decimals=0),
     )
     note = (
-        f"A case is a shift and a method. Hits: alarms where accuracy falls by more than {HARM:g} "
+        f"A case is a shift and a method; segmentation is scored by mean intersection over union, "
+        f"the others by accuracy, in %. Hits: alarms where that falls by more than {HARM:g} "
         "points below the source's; false alarms: where it does not. Delay: median over the hits, "
-        "until the first alarm. Accuracy in %, mean over the cases. One seed."
+        "until the first alarm. Scores are means over the cases. One seed."
     )
     return Table("Hits, false alarms, delay and cost", columns, tuple(lines), note)
 
@@ -245,6 +304,11 @@ def table(title: str, rows: list[dict[str, Any]]) -> Table:
     return Table(title, columns, tuple(lines), note)
 
 
+def read(file: Path) -> list[dict[str, Any]]:
+    """The committed rows."""
+    return [*map(json.loads, file.read_text().splitlines())] if file.exists() else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cifar", type=Path, help="folder of CIFAR-10's official files")
@@ -252,16 +316,20 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=Path("docs/rows/guard.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("docs/guard.md"))
     parser.add_argument("--page", action="store_true", help="only write the page from the rows")
+    parser.add_argument("--only", nargs="+", choices=[*SIZES], default=[*SIZES])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
     if not arguments.page:
-        streams = [*digits()]
-        if arguments.cifar is not None:
+        kept = [row for row in read(arguments.rows) if row["data"] not in arguments.only]
+        streams = [*digits()] if "digits" in arguments.only else []
+        if "cifar-10-c" in arguments.only and arguments.cifar is not None:
             streams += cifar(arguments.cifar, arguments.weights)
-        rows = [row for stream in streams for row in measure(stream)]
+        if "segmentation" in arguments.only:
+            streams += segmentation()
+        rows = [*kept, *(row for stream in streams for row in measure(stream))]
         arguments.rows.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments.out.write_text(page([*map(json.loads, arguments.rows.read_text().splitlines())]))
+    arguments.out.write_text(page(read(arguments.rows)))
 
 
 if __name__ == "__main__":

@@ -213,24 +213,66 @@ def robustness_rows() -> list[Row]:
 
 def claims() -> str:
     """The paper's claims about robustness, a table for each network and data set."""
-    own = [row for row in robustness_rows() if row.cell.protocol.batch_size == 200]
-    made = _tables("claims", own, lambda row: (row.cell.stream.data.label, row.network))
+    made = [f"{label}:\n\n{table.to_markdown()}" for label, table in _robustness_claims()]
     return "\n\n".join(made) or _NOT_MEASURED
 
 
 def domain_claims() -> str:
     """The paper's claims about unseen domains, a table a data set, network and batch size."""
-    paths = sorted(set(ROWS.glob("domains-*.jsonl")) - {ROWS / "domains-trained.jsonl"})
-    rows = [row for path in paths for row in load_rows(path)]
-    view = DOMAIN_VIEWS["domains-claims"]
-    made = []
-    for (data, network, size), own in groupby(sorted(rows, key=_kind), key=_kind):
-        table = view.make(in_order([*own], view.methods))
-        made.append(f"{data}, {network}, batch {size}:\n\n{table.to_markdown()}")
+    made = [f"{label}:\n\n{table.to_markdown()}" for label, table in _domain_claims()]
     return "\n\n".join(made) or (
         "Not measured yet: there are no rows in `docs/rows/domains-*.jsonl`. "
         "`python benchmarks/evidence_domains.py` measures them."
     )
+
+
+def claims_overview() -> str:
+    """All verdicts at a glance: a line for each claim, a column for each network and data set."""
+    both = (("in error", _robustness_claims()), ("in accuracy", _domain_claims()))
+    return "\n\n".join(_at_a_glance(*each).to_markdown() for each in both)
+
+
+def _robustness_claims() -> list[tuple[str, Table]]:
+    """Whole test sets, and slices of them where all methods of a claim met the slice."""
+    rows = [row for path in sorted(ROWS.glob("robustness-*.jsonl")) for row in load_rows(path)]
+    own = [r for r in rows if r.cell.protocol.batch_size == 200 and r.cell.stream.count != 1000]
+
+    def kind(row: Row) -> tuple[int, str, str]:
+        return -row.cell.stream.count, row.cell.stream.data.label, row.network
+
+    made, view = [], VIEWS["claims"]
+    for (count, data, network), found in groupby(sorted(own, key=kind), key=kind):
+        first = [row for row in found if row.seed == 0]
+        corruptions = {row.shift for row in first if row.severity}
+        if len(corruptions) < 15:
+            continue  # one corruption by itself
+        label = f"{data}, {network.partition('@')[0]}"
+        label += "" if count == -10_000 else f", {-count:,} images"
+        made.append((label, view.make(in_order(first, view.methods))))
+    return made
+
+
+def _domain_claims() -> list[tuple[str, Table]]:
+    paths = sorted(set(ROWS.glob("domains-*.jsonl")) - {ROWS / "domains-trained.jsonl"})
+    rows = [row for path in paths for row in load_rows(path)]
+    view = DOMAIN_VIEWS["domains-claims"]
+    return [
+        (f"{data}, {network}, batch {size}", view.make(in_order([*own], view.methods)))
+        for (data, network, size), own in groupby(sorted(rows, key=_kind), key=_kind)
+    ]
+
+
+def _at_a_glance(measure: str, found: Sequence[tuple[str, Table]]) -> Table:
+    lines: dict[str, list[str]] = {}
+    for place, (_, table) in enumerate(found):
+        for claim, judged, change, *_ in table.rows:
+            line = lines.setdefault(str(claim), ["-"] * len(found))
+            if judged != "not measured":
+                line[place] = f"{judged} ({str(change).partition(' [')[0]})"
+    columns = (Column("claim"), *(Column(label, align="left") for label, _ in found))
+    note = f"In brackets the difference {measure}, in points; intervals are below."
+    rows = tuple((claim, *line) for claim, line in lines.items())
+    return Table("The claims at a glance", columns, rows, note)
 
 
 def _kind(row: Row) -> tuple[str, str, int]:
@@ -336,6 +378,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "small-batches-cifar10": small_batches_cifar10,
     "guard": guard,
     "robustness": robustness,
+    "claims-overview": claims_overview,
     "claims": claims,
     "claims-domains": domain_claims,
     "concept-statistics": concept_statistics,

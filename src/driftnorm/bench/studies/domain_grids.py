@@ -40,6 +40,8 @@ def settings_of(method: str | MethodSpec, size: GridSize = "full") -> tuple[Opti
 
     >>> settings_of("t3a", "short")
     ((('supports', 1),), (('supports', 20),), (('supports', 100),), (('supports', -1),))
+    >>> settings_of("tent:lr=0.01", "short")
+    ((('steps', 1),),)
     """
     word = parse_method(method) if isinstance(method, str) else method
     fixed = {name for name, _ in word.options}
@@ -47,6 +49,8 @@ def settings_of(method: str | MethodSpec, size: GridSize = "full") -> tuple[Opti
         fixed.add("theta")  # a row of an ablation is about the statistics themselves
     if not word.recipe.needs_backward:
         fixed.add("theta")  # the paper selects that of GpreBN only
+    if "lr" in fixed:
+        fixed.add("rho")  # another way to write the rate
     known = options_of(word.name)
     names = [name for name in _VALUES[size] if name in known and name not in fixed]
     values = [_VALUES[size][name] for name in names]
