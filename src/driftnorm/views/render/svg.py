@@ -12,11 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.palette import slot_classes
-from driftnorm.views.render.markup import Markup, joined, tag
+from driftnorm.views.render.markup import joined, tag
 
-__all__ = ["charts", "heat_chart", "legend", "nice_ticks", "shorten"]
+__all__ = ["charts", "heat_chart", "nice_ticks", "shorten"]
 
 _LETTER, _LINE = 6.6, 11  # about as wide, and as high, as small text is
 _UPRIGHT = 24  # letters
@@ -73,22 +75,6 @@ def shorten(text: str, limit: int) -> str:
         return text
     kept = limit - 1
     return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
-
-
-def legend(slots: Mapping[str, int]) -> Markup:
-    """A button per method, which hides and shows its marks in the section."""
-    buttons = [
-        tag(
-            "button",
-            tag("span", class_=f"swatch {slot_classes(slot)}", aria_hidden="true"),
-            name,
-            type="button",
-            data_slot=slot,
-            aria_pressed="true",
-        )
-        for name, slot in slots.items()
-    ]
-    return tag("div", *buttons, class_="legend", role="group", aria_label="Methods to show")
 
 
 # ------------------------------------------------------------------ bars
