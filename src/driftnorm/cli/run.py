@@ -20,7 +20,7 @@ __all__ = ["REPEATABLE", "parse_config", "run"]
 CHANGES = "Arguments of the command that override the file's, such as --out elsewhere."
 # Commands that write rows, networks, predictions or data, and keep a config with them.
 REPEATABLE = (
-    *("bench robustness", "bench domains", "bench fine-tuned"),
+    *("bench robustness", "bench domains", "bench fine-tuned", "bench streams"),
     *("train robust", "train domains", "sweep domains", "adapt"),
     *("demo", "diagnose", "export", "corrupt"),
 )
