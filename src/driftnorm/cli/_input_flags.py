@@ -102,6 +102,11 @@ class NetworkFlags:
         False
     )
 
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """What is read, by flag."""
+        return {"--weights": self.weights, "--classes": self.classes}
+
     def open(self, network: str, console: Console) -> Model:
         """The network, on its device; a missing device is reported first."""
         where = check_device(self.device)

@@ -99,16 +99,7 @@ def adapt(
     arguments["shuffle"] = None if seed is None else [seed]
     _check_bake(bake)
     written = {"--out": out, "--save-state": save_state, "--bake": bake}
-    check_places(
-        written,
-        {
-            "NETWORK": network,
-            "DATA": data,
-            "--weights": opening.weights,
-            "--labels": labels,
-            "--classes": opening.classes,
-        },
-    )
+    check_places(written, {"NETWORK": network, "DATA": data, "--labels": labels, **opening.files})
     spec = parse_method(method)
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)

@@ -90,8 +90,8 @@ def export(
             "give `--data` to adapt to, `--load-state` of an earlier run, or `--method source` to "
             "write the network as it is."
         )
-    read = {"--data": data, "--load-state": load_state, "--weights": opening.weights}
-    check_places({"--out": out}, {"NETWORK": network, **read})
+    read = {"NETWORK": network, "--data": data, "--load-state": load_state}
+    check_places({"--out": out}, {**read, **opening.files})
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)
     if chosen == "safetensors":
