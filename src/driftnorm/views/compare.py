@@ -22,6 +22,7 @@ __all__ = [
     "GUESSING",
     "Part",
     "by_method",
+    "change_cell",
     "change_of_error",
     "change_text",
     "check_protocol",
@@ -33,11 +34,13 @@ __all__ = [
     "errors_by_severity",
     "images_of",
     "in_order",
+    "is_guessing",
     "lacking_of_all",
     "mean_error",
     "methods_of",
     "near_chance",
     "note_of",
+    "notes_of",
     "one_batch_note",
     "paired_change",
     "parts_of",
@@ -245,12 +248,16 @@ def stream_of(row: Row) -> tuple[str, int, int]:
 def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must be shown with the numbers."""
     models = ", ".join(sorted({row.network for row in rows}))
-    notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
     options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.method.settings if k != "steps"})
     optimising = f" Gradient steps with {', '.join(options)}." if options else ""
-    remarks = "".join(f" {note}." for note in notes) + one_batch_note(rows)
+    remarks = "".join(f" {note}." for note in notes_of(rows)) + one_batch_note(rows)
     said = f"{optimising}{_corruptions_text(rows)}{remarks}"
     return f"Error in %. Model {models}; {protocol_text(row.cell for row in rows)}.{said}"
+
+
+def notes_of(rows: Sequence[Row]) -> list[str]:
+    """What benchmarks noted about the data."""
+    return sorted({str(row.metrics["note"]) for row in rows if "note" in row.metrics})
 
 
 def _corruptions_text(rows: Sequence[Row]) -> str:
@@ -295,7 +302,11 @@ def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
         return False
     answered = 1 + max(max(row.metrics.get("answers") or (-1,)) for row in (*rows, *beside))
     classes = _CLASSES.get(data_set(rows), answered)
-    accuracy = 1 - error_of(rows) / 100
+    return is_guessing(1 - error_of(rows) / 100, classes)
+
+
+def is_guessing(accuracy: float, classes: int) -> bool:
+    """Whether an accuracy is hardly better than chance; never if the classes are unknown."""
     return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < GUESSING
 
 
@@ -327,6 +338,11 @@ def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interva
     if not pairs:
         raise MixedRowsError(f"{method!r} has no row on corrupted images.")
     return paired_change(pairs)
+
+
+def change_cell(rows: Sequence[Row], method: str, reference: str) -> str:
+    """The change of error with its interval; a dash for the reference itself."""
+    return "-" if method == reference else change_text(change_of_error(rows, method, reference))
 
 
 def paired_change(pairs: Sequence[tuple[Row, Row]]) -> Interval:

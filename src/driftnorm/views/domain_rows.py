@@ -22,6 +22,7 @@ from driftnorm.views.compare import (
     by_method,
     check_protocol,
     error_of,
+    notes_of,
     one_batch_note,
     paired_change,
 )
@@ -72,8 +73,7 @@ def published_set(rows: Sequence[Row]) -> str:
 
     If the data differ from the published set, a note says how.
     """
-    noted = any("note" in row.metrics for row in rows)
-    return "" if noted or not rows else rows[0].cell.stream.data.name
+    return "" if notes_of(rows) or not rows else rows[0].cell.stream.data.name
 
 
 def with_trained_features(rows: Sequence[Row]) -> list[Row]:
@@ -235,8 +235,6 @@ def note_of(rows: Sequence[Row]) -> str:
         f"Accuracy in % on the target's 80 % split. {networks and networks + '. '}{protocol}"
         f"{chosen if several else ''}; trials {trials}, +/- standard error. "
         "Intervals: paired bootstrap over images, which says nothing about other trainings."
-        + "".join(
-            f" {note}" for note in sorted({row.metrics.get("note", "") for row in rows} - {""})
-        )
+        + "".join(f" {note}" for note in notes_of(rows))
         + one_batch_note(on_targets(rows))
     )

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftnorm._internal.names import nearest
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins, standard_error
@@ -30,7 +29,7 @@ from driftnorm.views.domain_rows import at_selected, average, of_target, targets
 from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.networks import fine_tuned_table
-from driftnorm.views.robustness import VIEWS
+from driftnorm.views.robustness import VIEWS, find_view
 from driftnorm.views.stream_figures import stream_figure
 
 __all__ = ["PLOTS", "Plot", "find_plot"]
@@ -185,8 +184,4 @@ PLOTS = {
 
 def find_plot(name: str) -> Plot:
     """The plot of this name."""
-    if name not in PLOTS:
-        raise ValueError(
-            f"there is no plot {name!r}.{nearest(name, PLOTS)} Known: {', '.join(PLOTS)}."
-        )
-    return PLOTS[name]
+    return find_view(name, PLOTS, "plot")

@@ -12,6 +12,7 @@ from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import GROUPS
 from driftnorm.views.compare import (
+    change_cell,
     change_of_error,
     change_text,
     check_protocol,
@@ -55,9 +56,9 @@ def augmentation_table(rows: Sequence[Row]) -> Table:
     for own in partition(rows, lambda row: row.cell.network).values():
         check_same(own)
         recipe, name = _recipe(own), _network_name(own)
-        for method in methods_of(own):
-            alone = method == "source" or "source" not in methods_of(own)
-            change = "-" if alone else change_text(change_of_error(own, method, "source"))
+        methods = methods_of(own)
+        for method in methods:
+            change = change_cell(own, method, "source") if "source" in methods else "-"
             paper = printed.get(recipe or "") if method == "source" else None
             if recipe == "augmix" and method != "source":
                 paper = adapted.get(method)

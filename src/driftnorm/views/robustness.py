@@ -25,8 +25,7 @@ from driftnorm.views.claim_tables import claims_table
 from driftnorm.views.claims import ABOUT_ROBUSTNESS, claimed_methods
 from driftnorm.views.compare import (
     by_method,
-    change_of_error,
-    change_text,
+    change_cell,
     check_same,
     clean_error,
     data_set,
@@ -99,9 +98,7 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
     paper, scored = _paper_means(rows), by_method(scored_rows(rows))
     lines: list[tuple[str | float | None, ...]] = []
     for method in methods:
-        change = (
-            "-" if method == reference else change_text(change_of_error(rows, method, reference))
-        )
+        change = change_cell(rows, method, reference)
         scores = [float(np.mean([r.metrics[k] for r in scored[method]])) for k in ("nll", "ece")]
         error, printed = mean_error(rows, method), paper.get(method)
         both = (printed, difference(error, printed)) if paper else ()
@@ -191,10 +188,10 @@ VIEWS = {
 AnyView = TypeVar("AnyView")
 
 
-def find_view(name: str, views: Mapping[str, AnyView]) -> AnyView:
-    """The table of this name."""
+def find_view(name: str, views: Mapping[str, AnyView], kind: str = "table") -> AnyView:
+    """The table, or what else they are, of this name."""
     if name not in views:
         raise ValueError(
-            f"there is no table {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
+            f"there is no {kind} {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
         )
     return views[name]

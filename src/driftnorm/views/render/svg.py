@@ -83,22 +83,17 @@ def shorten(text: str, limit: int) -> str:
 def _bars(figure: Figure, slots: Mapping[str, int]) -> list[Markup]:
     """Horizontal bars on one scale: a chart per mark with a bar per method, or one of all marks."""
     values = [y for series in figure.series for y in series.y if math.isfinite(y)]
-    top, at = (
-        nice_ticks(0, max(values) or 1)[-1],
-        {series.method: series for series in figure.series},
-    )
-    if len(at) == 1:
+    top = nice_ticks(0, max(values) or 1)[-1]
+    if len(figure.series) == 1:
         (series,) = figure.series
-        names = [
-            (name, series.method, y) for (_, name), y in zip(figure.ticks, series.y, strict=True)
-        ]
-        return [_bar_chart(figure, figure.title, names, top, slots)]
-    return [
-        _bar_chart(
-            figure, name, [(m, m, s.y[place]) for m, s in at.items()], top, slots, f" on {name}"
-        )
-        for place, (_, name) in enumerate(figure.ticks)
-    ]
+        marks = zip(figure.ticks, series.y, strict=True)
+        bars = [(name, series.method, y) for (_, name), y in marks]
+        return [_bar_chart(figure, figure.title, bars, top, slots)]
+    drawn = []
+    for place, (_, name) in enumerate(figure.ticks):
+        bars = [(series.method, series.method, series.y[place]) for series in figure.series]
+        drawn.append(_bar_chart(figure, name, bars, top, slots, f" on {name}"))
+    return drawn
 
 
 def _bar_chart(

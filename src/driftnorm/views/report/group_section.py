@@ -11,6 +11,7 @@ from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
+from driftnorm.views.compare import notes_of
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.render.svg import charts, heat_chart
 from driftnorm.views.report.examples import group_examples
@@ -87,8 +88,6 @@ def _full_batches(row: Row) -> list[float]:
 
 def _protocol(group: Group) -> dict[str, list[str]]:
     cell = group.rows[0].cell
-    options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.method.settings})
-    notes = sorted({str(row.metrics["note"]) for row in group.rows if "note" in row.metrics})
     again = f"; {group.replaced:,} others of the same streams are left out" * bool(group.replaced)
     places = sorted(
         {", ".join(f"{k} {v}" for k, v in row.environment.items()) for row in group.rows}
@@ -97,9 +96,9 @@ def _protocol(group: Group) -> dict[str, list[str]]:
         "Protocol": group.protocol_lines(),
         "Study": [cell.study],
         "Network": group.models,
-        "Gradient steps": [", ".join(options)] if options else [],
+        "Gradient steps": [group.optimising] if group.optimising else [],
         "Measured": [f"{len(group.rows):,} rows{again}"],
-        "Note": notes,
+        "Note": notes_of(group.rows),
         "Environment": [place for place in places if place],
     }
 

@@ -98,7 +98,6 @@ class Group:
     def traits(self) -> dict[str, str]:
         """What may distinguish it from groups of the same data and network."""
         levels = sorted({row.severity for row in self.rows} - {0})
-        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings})
         protocol = self.rows[0].cell.protocol
         several = len(levels) > 1
         return {
@@ -110,8 +109,14 @@ class Group:
             "reset": f"reset {protocol.reset}",
             "predict": f"scored {protocol.predict} the update",
             "guard": f"guard {protocol.guard}",
-            "steps": ", ".join(options),
+            "steps": self.optimising,
         }
+
+    @cached_property
+    def optimising(self) -> str:
+        """The settings of gradient steps; empty if no method took any."""
+        options = {f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings}
+        return ", ".join(sorted(options))
 
     @property
     def reference(self) -> str:

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from driftnorm.views.compare import GUESSING, near_chance
+from driftnorm.bench.metrics import FEW_LABELS
+from driftnorm.views.compare import is_guessing, near_chance
 from driftnorm.views.report.groups import Group
 from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
 from driftnorm.views.report.run_record import Run
@@ -18,7 +19,6 @@ from driftnorm.views.report.run_record import Run
 Outcome: TypeAlias = Literal["hurts", "helps", "unclear", "unknown"]
 
 __all__ = [
-    "FEW_LABELS",
     "USUAL",
     "best_method",
     "group_verdict",
@@ -29,7 +29,6 @@ __all__ = [
 
 USUAL = "steady"
 """The default method of `driftnorm.adapt`."""
-FEW_LABELS = 30  # as `driftnorm adapt` judges
 _NAMED = 3  # methods that are named one by one
 
 
@@ -155,8 +154,7 @@ def _labelled(record: dict[str, Any], method: str, measure: Measure) -> str:
         lead = "Clear harm: "
     elif gain is not None and gain.low <= 0:
         lead = "No clear difference: "
-    classes = len(record.get("classes", ()))
-    guessing = classes > 1 and (source - 1 / classes) / (1 - 1 / classes) < GUESSING
+    guessing = is_guessing(source, len(record.get("classes", ())))
     chance = " Your network, unadapted, is near chance here." if guessing else ""
     return (
         f"{lead}{before:.{digits}f} % → {after:.{digits}f} % {word} on {count:,} labelled images, "
