@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
-from driftnorm.views.compare import stream_of
 from driftnorm.views.report.groups import Group
 from driftnorm.views.report.section import Example
 from driftnorm.views.report.verdicts import usual_method
@@ -25,9 +24,7 @@ def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str,
     best, reference = usual_method(group), group.reference
     if best is None or best == reference:
         return "", []
-    own = {stream_of(row): row for row in group.of(best)}
-    pairs = [(row, own[stream_of(row)]) for row in group.of(reference)]
-    pairs = [pair for pair in pairs if _shown(*pair, exhibits) is not None]
+    pairs = [pair for pair in group.pairs(best) if _shown(*pair, exhibits) is not None]
     order = {shift: place for place, shift in enumerate(group.shifts)}
     pairs.sort(key=lambda pair: (-pair[0].severity, order.get(pair[0].shift, -1)))
     changes: dict[str, list[_Change]] = defaultdict(list)

@@ -144,10 +144,14 @@ class Group:
         mean = mean_of(self.of(method), "error")
         return None if mean is None else 100 * mean
 
+    def pairs(self, method: str) -> list[tuple[Row, Row]]:
+        """The reference's row and the method's on each stream of `measured`."""
+        own = {stream_of(row): row for row in self.of(method)}
+        return [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+
     def change(self, method: str) -> Interval | None:
         """How much larger the error is than the reference's, paired image by image, in points."""
-        own = {stream_of(row): row for row in self.of(method)}
-        pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+        pairs = self.pairs(method)
         if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
             return None
         return paired_change(pairs)
