@@ -336,7 +336,8 @@ def test_tables_have_captions_scopes_and_buttons() -> None:
         (("a", 2.0, "-1.5 [-2, -1]"), ("b", 1.0, None), ("mean", 1.5, "text")),
         "A <note>.",
     )
-    text = TEMPLATES.get_template("parts.html").module.table_of(table, {})
+    parts = TEMPLATES.get_template("parts.html").module
+    text = parts.table_of(table, {})  # type: ignore[attr-defined]
     found = Reader(text)
     assert found.count("caption") == 1
     assert found.count("button") == 3
