@@ -57,14 +57,15 @@ _FUNCTIONS = {"methods": "list_methods", "data": "app"}  # where they have anoth
 
 def _register() -> None:
     """Every command by name: its module is imported when it is called."""
-    groups = {name: cyclopts.App(name=name, help=text) for name, text in GROUPS.items()}
-    for each in groups.values():
-        app.command(each)
+    groups = {"": app}
     for words, text in COMMANDS.items():
         group, _, name = words.rpartition(" ")
+        if group not in groups:
+            groups[group] = cyclopts.App(name=group, help=GROUPS[group])
+            app.command(groups[group])
         module = words.replace(" ", "_").replace("-", "_")
         target = f"driftnorm.cli.{module}:{_FUNCTIONS.get(words, module)}"
-        (groups[group] if group else app).command(target, name=name, help=text)
+        groups[group].command(target, name=name, help=text)
 
 
 _register()
