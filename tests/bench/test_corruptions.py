@@ -21,7 +21,7 @@ from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.runner import run
 from driftnorm.bench.studies.measured_method import spec_of
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.cli.table import having
+from driftnorm.cli._row_flags import having
 from driftnorm.errors import MixedRowsError
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import load

@@ -16,7 +16,7 @@ import pytest
 from driftnorm.bench.rows import load_rows
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli._config import load_config
-from driftnorm.cli._method_options import method_options
+from driftnorm.cli._method_table import method_options
 from driftnorm.cli.methods import list_methods
 from driftnorm.methods import known_methods, lookup
 

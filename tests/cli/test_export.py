@@ -217,6 +217,9 @@ def test_the_network_as_it_is_needs_no_data(
     assert "as it is; on 8 random images" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"`--out` would overwrite .*, which is `NETWORK`"):
         run(source, source, "--method", "source")
+    names = source.with_name("names.onnx")
+    with pytest.raises(ValueError, match=r"`--out` would overwrite .*, which is `--classes`"):
+        run(source, names, "--method", "source", "--classes", str(names))
 
 
 def test_onnx_says_what_it_takes_and_what_its_classes_are(source: Path, pictures: Path) -> None:

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from driftnorm.bench.rows import save_rows
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.cli import app
-from driftnorm.cli._conclusion import table_record
+from driftnorm.cli._output import table_record
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.cli.demo import demo

@@ -27,7 +27,7 @@ from test_diagnose import (
 from torch import nn
 
 from driftnorm.bench.metrics import Interval
-from driftnorm.cli._fitting import fitted
+from driftnorm.cli._output import fitted
 from driftnorm.diagnosis import diagnose
 from driftnorm.diagnosis.advice import decide
 from driftnorm.diagnosis.layer_drift import DriftMeter

@@ -20,7 +20,7 @@ from driftnorm.bench.metrics import Interval
 from driftnorm.bench.rows import Row, load_rows, save_rows
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.cli import app
-from driftnorm.cli._fitting import print_table
+from driftnorm.cli._output import print_table
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.ablations import ABLATION, HALF_TARGET, INTRO, Setting

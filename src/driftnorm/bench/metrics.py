@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "BINS",
+    "FEW_LABELS",
     "Bin",
     "Interval",
     "bin_of",
@@ -33,6 +34,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 BINS = 15
 """Equally wide bins of confidence, wherever calibration is measured or drawn."""
+FEW_LABELS = 30
+"""Fewer labelled images than this are not judged by."""
 DECIMALS = 4  # precision of a bin's confidence and accuracy in a row
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.metrics import (
@@ -25,7 +24,6 @@ from driftnorm.bench.metrics import (
     pack_bits,
 )
 from driftnorm.bench.protocol import sampled_positions
-from driftnorm.errors import DriftnormWarning
 
 __all__ = ["Further", "evaluate"]
 
@@ -64,7 +62,7 @@ def evaluate(
     said: set[str] = set()
     for x, labels in stream:
         begun = time.perf_counter()
-        with _noting(said):
+        with warnings_to(said.add):
             answer = adapter(x)
         seconds += time.perf_counter() - begun
         predicted, known = _by_sample(adapter.logits_in(answer), labels)
@@ -119,18 +117,3 @@ def _drift(adapter: Adapter) -> list[tuple[str, float]]:
     """Pairs in the network's order; an object would be sorted by key in the row."""
     distances = layer_distances(adapter)
     return [(name, round(found[0], 4)) for name, found in distances.items() if found is not None]
-
-
-@contextmanager
-def _noting(said: set[str]) -> Iterator[None]:
-    """Collect the adapter's warnings for the row."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        if issubclass(warning.category, DriftnormWarning):
-            said.add(str(warning.message))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )

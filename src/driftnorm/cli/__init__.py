@@ -25,95 +25,50 @@ app = cyclopts.App(
     "--import MODULE, which registers your own methods.",
     suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
-app.command(
-    "driftnorm.cli.demo:demo",
-    name="demo",
-    help="Train, shift, adapt and measure on digits that come with the package.",
-)
-app.command(
-    "driftnorm.cli.methods:list_methods",
-    name="methods",
-    help="List every method with its paper, its cost and when to use it.",
-)
-app.command("driftnorm.cli.data:app", name="data", help="List, get and check data sets.")
-app.command(
-    "driftnorm.cli.corrupt:corrupt",
-    name="corrupt",
-    help="Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.",
-)
-bench = cyclopts.App(name="bench", help="Measure methods on shifted data.")
-bench.command(
-    "driftnorm.cli.bench_robustness:bench_robustness",
-    name="robustness",
-    help="Measure methods on corrupted images.",
-)
-bench.command(
-    "driftnorm.cli.bench_domains:bench_domains",
-    name="domains",
-    help="Adapt networks trained on some domains to one that they never saw.",
-)
-bench.command(
-    "driftnorm.cli.bench_fine_tuned:bench_fine_tuned",
-    name="fine-tuned",
-    help="Fine-tune on 14 corruptions, test on the 15th.",
-)
-bench.command(
-    "driftnorm.cli.bench_streams:bench_streams",
-    name="streams",
-    help="Measure methods on streams whose shift, order or mixture changes.",
-)
-app.command(bench)
-app.command(
-    "driftnorm.cli.diagnose:diagnose",
-    name="diagnose",
-    help="Will adaptation help this network on these images?",
-)
-app.command(
-    "driftnorm.cli.adapt:adapt",
-    name="adapt",
-    help="Predict a folder, list, array or archive of images, adapting along the way.",
-)
-app.command(
-    "driftnorm.cli.export:export",
-    name="export",
-    help="Write the adapted network as a plain one, checked against the adapter.",
-)
-app.command(
-    "driftnorm.cli.report:report",
-    name="report",
-    help="Make one HTML page from rows or from a run.",
-)
-app.command(
-    "driftnorm.cli.run:run",
-    name="run",
-    help="Repeat a command from the config.yaml of its run folder.",
-)
-app.command(
-    "driftnorm.cli.completion:completion",
-    name="completion",
-    help="Print or install the script that completes commands in your shell.",
-)
-app.command("driftnorm.cli.plot:plot", name="plot", help="Draw a plot from rows.")
-app.command("driftnorm.cli.table:table", name="table", help="Make a table from rows.")
-train = cyclopts.App(name="train", help="Train networks.")
-train.command(
-    "driftnorm.cli.train_robust:train_robust",
-    name="robust",
-    help="Train an augmentation baseline into a self-describing checkpoint.",
-)
-train.command(
-    "driftnorm.cli.train_domains:train_domains",
-    name="domains",
-    help="Train on all domains except the test domain.",
-)
-app.command(train)
-sweep = cyclopts.App(name="sweep", help="Train many networks, to choose among them.")
-sweep.command(
-    "driftnorm.cli.sweep_domains:sweep_domains",
-    name="domains",
-    help="Train algorithms on domains with DomainBed's random search.",
-)
-app.command(sweep)
+GROUPS = {
+    "bench": "Measure methods on shifted data.",
+    "train": "Train networks.",
+    "sweep": "Train many networks, to choose among them.",
+}
+# The function of `bench robustness` is `bench_robustness` in the module of that name, and so on.
+COMMANDS = {
+    "demo": "Train, shift, adapt and measure on digits that come with the package.",
+    "methods": "List every method with its paper, its cost and when to use it.",
+    "data": "List, get and check data sets.",
+    "corrupt": "Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.",
+    "bench robustness": "Measure methods on corrupted images.",
+    "bench domains": "Adapt networks trained on some domains to one that they never saw.",
+    "bench fine-tuned": "Fine-tune on 14 corruptions, test on the 15th.",
+    "bench streams": "Measure methods on streams whose shift, order or mixture changes.",
+    "diagnose": "Will adaptation help this network on these images?",
+    "adapt": "Predict a folder, list, array or archive of images, adapting along the way.",
+    "export": "Write the adapted network as a plain one, checked against the adapter.",
+    "report": "Make one HTML page from rows or from a run.",
+    "run": "Repeat a command from the config.yaml of its run folder.",
+    "completion": "Print or install the script that completes commands in your shell.",
+    "plot": "Draw a plot from rows.",
+    "table": "Make a table from rows.",
+    "train robust": "Train an augmentation baseline into a self-describing checkpoint.",
+    "train domains": "Train on all domains except the test domain.",
+    "sweep domains": "Train algorithms on domains with DomainBed's random search.",
+}
+_FUNCTIONS = {"methods": "list_methods", "data": "app"}  # where they have another name
+
+
+def _register() -> None:
+    """Every command by name: its module is imported when it is called."""
+    groups = {"": app}
+    for words, text in COMMANDS.items():
+        group, _, name = words.rpartition(" ")
+        if group not in groups:
+            groups[group] = cyclopts.App(name=group, help=GROUPS[group])
+            app.command(groups[group])
+        module = words.replace(" ", "_").replace("-", "_")
+        target = f"driftnorm.cli.{module}:{_FUNCTIONS.get(words, module)}"
+        groups[group].command(target, name=name, help=text)
+
+
+_register()
 
 
 def take_imports(words: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ import torch
 from rich.console import Console
 
 from driftnorm._internal.process_memory import free_bytes
+from driftnorm.cli._output import say
 from driftnorm.models.footprint import footprint
 from driftnorm.models.opened_model import Model
 
@@ -49,7 +50,7 @@ def settle_batch_size(
         text += f"; fewer than the usual {USUAL} for that reason, see `--batch-size`"
     elif free is not None and needed(size) > free / 2:
         text += "; a smaller `--batch-size` would be safer"
-    console.print(f"{text}.", markup=False, highlight=False, soft_wrap=True)
+    say(console, f"{text}.")
     return size
 
 

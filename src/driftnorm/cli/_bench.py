@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +14,6 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import checked_workers
@@ -20,20 +21,54 @@ from driftnorm.bench.cell import Cell
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.runner import Outlook, Prepared, Result, Study, Unprepared, adapter_of, run
-from driftnorm.cli._conclusion import conclude, open_console
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
-from driftnorm.cli._flags import MANY, SPREAD, AsJson, Device, DryRun, Quiet, Workers
+from driftnorm.cli._flags import MANY, RARE, SPREAD, SWITCH, AsJson, Device, DryRun, Quiet, Workers
+from driftnorm.cli._output import print_table, say, table_record
+from driftnorm.cli._progress import Bar
+from driftnorm.errors import MixedRowsError
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.views.table import Table
 
-__all__ = ["BenchFlags", "Methods", "bench", "measure", "own_rows"]
+__all__ = [
+    "BenchFlags",
+    "FolderClasses",
+    "Methods",
+    "Pretrained",
+    "Subset",
+    "bench",
+    "measure",
+    "own_rows",
+]
 
 # Not in a docstring: there, "methods" would be parsed as a heading.
 Methods: TypeAlias = Annotated[
     list[str] | None,
     MANY,
     Parameter(help="Names, with options as in gprebn:theta=0.5; default: those of the table."),
+]
+
+Pretrained: TypeAlias = Annotated[
+    bool,
+    SWITCH,
+    Parameter(
+        help="Use the weights that timm or torchvision publish for the model; downloaded the first "
+        "time."
+    ),
+]
+Subset: TypeAlias = Annotated[
+    Path | None,
+    Parameter(
+        group=RARE, help="A list of ImageNet-C's images to use, such as RobustBench's 5,000."
+    ),
+]
+FolderClasses: TypeAlias = Annotated[
+    Path | None,
+    Parameter(
+        group=RARE,
+        help="For image folders: a file with the names of all class folders in the order of the "
+        "network's outputs, one per line. Needed if some of the folders are missing.",
+    ),
 ]
 
 
@@ -68,35 +103,65 @@ def bench(
         given: Its arguments, likewise.
     """
     check_device(flags.device)
-    workers, console = checked_workers(flags.workers), open_console(flags.quiet, flags.as_json)
+    # On stderr if stdout is read by a program.
+    console = Console(quiet=flags.quiet, stderr=flags.as_json)
+    workers = checked_workers(flags.workers)
     store, cells = RowStore(out), study.cells()
     outlook = study.outlook(store)
     done = sum(map(store.has, cells))
     at_most = "" if outlook.exact else "at most "
     total = done + len(outlook.cells)
-    first = f"{at_most}{total} cells, {done} done already. {protocol_text(cells)}"
-    console.print(first, markup=False)
+    say(console, f"{at_most}{total} cells, {done} done already. {protocol_text(cells)}")
     if flags.dry_run:
         estimate(console, study, outlook, workers)
         return
     keep_config(out, verb, given)
     failed = measure(study, store, console, workers, done)
-    conclude(console, make, own_rows(study, store), out, failed, flags.as_json)
+    _conclude(console, make, own_rows(study, store), out, failed, flags.as_json)
 
 
 def measure(study: Study, store: RowStore, console: Console, workers: int, done: int = 0) -> int:
     """Run the study under a progress bar; returns how much failed."""
     outlook, failed = study.outlook(store), 0
     total = done + len(outlook.cells) + outlook.preparations
-    columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=total, completed=done)
-        for result in run(study, store, LAUNCHERS["processes"], workers):
-            progress.update(task, advance=1, description=_text(result))
+    with Bar(console) as bar:
+        bar("starting", done, total)
+        results = run(study, store, LAUNCHERS["processes"], workers)
+        for finished, result in enumerate(results, start=done + 1):
+            bar(_text(result), finished, total)
             if isinstance(result, Failure | Unprepared):
                 failed += 1
-                progress.console.print(f"failed: {_text(result)}: {result.error}", markup=False)
+                say(console, f"failed: {_text(result)}: {result.error}")
     return failed
+
+
+def _conclude(
+    console: Console,
+    make: Callable[[Sequence[Row]], Table],
+    rows: Sequence[Row],
+    folder: Path,
+    failed: int,
+    as_json: bool,
+) -> None:
+    """Print the result of a benchmark; exits with 1 if anything failed."""
+    table, why = None, ""
+    try:
+        table = make(rows)
+    except MixedRowsError as error:
+        why = str(error)
+    if as_json:
+        shown = None if table is None else table_record(table)
+        counts = {"rows": len(rows), "failed": failed, "folder": str(folder)}
+        print(json.dumps({"table": shown, "why_no_table": why or None, **counts}))
+    elif table is not None:
+        print_table(console, table)
+    if why:
+        say(console, why)
+    say(console, f"{len(rows)} rows in {folder}; {failed} failed.")
+    if failed:
+        if console.quiet:
+            print(f"driftnorm: {failed} failed; see {folder / 'failed'}.", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def own_rows(study: Study, store: RowStore) -> list[Row]:
@@ -144,17 +209,17 @@ def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> 
     costs = [f"{1000 * seconds[False]:.1f} ms per image forward"] if False in seconds else []
     costs += [f"{1000 * seconds[True]:.1f} with a step"] if True in seconds else []
     others = f"{outlook.preparations} trainings and image sets to prepare, not in this estimate; "
-    console.print(
+    say(
+        console,
         f"{at_most}{len(cells)} cells to run, {images:,} images; "
         f"{others if outlook.preparations else ''}{at_most}about {whole / workers / 3600:.2f} "
         f"hours with {workers} processes ({', '.join(costs)}, on one thread).",
-        markup=False,
     )
     for method in dict.fromkeys(cell.method.word for cell in cells):
         own = [cell for cell in cells if cell.method.word == method]
         settings = len({cell.method.settings for cell in own})
         several = f", {settings} settings" if settings > 1 else ""
-        console.print(f"  {method}: {len(own)} cells{several}", markup=False)
+        say(console, f"  {method}: {len(own)} cells{several}")
 
 
 def _steps(cell: Cell) -> int:

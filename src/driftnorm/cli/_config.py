@@ -17,7 +17,14 @@ from driftnorm._internal.files import write_atomically
 from driftnorm._internal.names import nearest
 from driftnorm._version import __version__
 
-__all__ = ["Config", "check_keys", "keep_config", "load_config"]
+__all__ = ["REPEATABLE", "Config", "check_keys", "keep_config", "load_config"]
+
+# Commands that write rows, networks, predictions or data; most keep a config with them.
+REPEATABLE = (
+    *("bench robustness", "bench domains", "bench fine-tuned", "bench streams"),
+    *("train robust", "train domains", "sweep domains", "adapt"),
+    *("demo", "diagnose", "export", "corrupt"),
+)
 
 _KEYS = ("driftnorm", "command", "arguments")
 _HEAD = "# `driftnorm run` repeats this command; arguments after the file override those in it.\n"
@@ -50,13 +57,14 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
 
     Args:
         folder: The run's; created if missing.
-        command: Its words.
+        command: Its words, one of `REPEATABLE`.
         arguments: Every argument by name, including defaults; ``None`` for those not given.
             ``quiet``, ``as_json`` and ``fresh`` are not saved.
 
     Returns:
         The file.
     """
+    assert command in REPEATABLE, f"`driftnorm run` would refuse {command!r}"
     content = {
         "driftnorm": __version__,
         "command": command,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._flags import MANY
+from driftnorm.cli._output import say
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, frost_source
 from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 
@@ -60,7 +61,7 @@ def settle_corruptions(
             "note: frost is left out, its overlay pictures are not on this machine: `--frost "
             "FOLDER` adds it, or `--frost procedural` for a stand-in."
         )
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    say(console, text)
     return tuple(name for name in names if name != "frost")
 
 

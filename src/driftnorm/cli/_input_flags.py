@@ -15,6 +15,7 @@ from rich.console import Console
 
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import MANY, NETWORK, RARE, SPREAD, SWITCH, Device
+from driftnorm.cli._output import say
 from driftnorm.images import Inputs, Shuffled, open_inputs
 from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import is_factory
@@ -101,6 +102,11 @@ class NetworkFlags:
         False
     )
 
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """What is read, by flag."""
+        return {"--weights": self.weights, "--classes": self.classes}
+
     def open(self, network: str, console: Console) -> Model:
         """The network, on its device; a missing device is reported first."""
         where = check_device(self.device)
@@ -144,8 +150,7 @@ def announce_own_code(spec: str | None, console: Console) -> None:
         places = [found.origin, *(found.submodule_search_locations or ())] if found else []
         file = next((Path(place) for place in places if place is not None), None)
         if file is not None and file.resolve().is_relative_to(Path.cwd().resolve()):
-            text = f"note: {module} was imported from the current folder ({file.name})."
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"note: {module} was imported from the current folder ({file.name}).")
 
 
 def seed_of(shuffle: list[int] | None) -> int | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from driftnorm.cli._output import say
+
 __all__ = ["check_places", "make_folders"]
 
 
@@ -51,8 +53,7 @@ def make_folders(written: Mapping[str, Path | None], console: Console) -> None:
             continue
         if not file.parent.exists():
             file.parent.mkdir()
-            text = f"note: created the folder {file.parent}."
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"note: created the folder {file.parent}.")
         try:
             with tempfile.TemporaryFile(dir=file.parent):  # a folder may be read-only
                 pass

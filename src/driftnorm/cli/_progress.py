@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from driftnorm.cli._output import say
+
 __all__ = ["Bar"]
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -33,7 +35,7 @@ class Bar:
     def __init__(self, console: Console, *, in_bytes: bool = False) -> None:
         amount: ProgressColumn = DownloadColumn() if in_bytes else MofNCompleteColumn()
         self._progress = Progress(
-            TextColumn("{task.description:<22}"),
+            TextColumn("{task.description:<40}"),
             BarColumn(),
             amount,
             TimeRemainingColumn(),
@@ -47,17 +49,21 @@ class Bar:
         if not console.is_terminal:
             self._log = Console(stderr=True, quiet=console.quiet)
         self._logged = time.monotonic()
+        self._new = True
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
         """Show the current state."""
         now = time.monotonic()
         if self._log is None:
+            if self._new:  # what an earlier call has done says nothing about the speed
+                self._progress.reset(self._task, completed=done)
+                self._new = False
             self._progress.update(self._task, description=text, completed=done, total=total)
         elif now - self._logged >= SECONDS_BETWEEN_LINES:
             self._logged = now
             of = "" if total is None else f" of {total / self._unit:,.0f}"
             line = f"{text}: {done / self._unit:,.0f}{of}{self._suffix}"
-            self._log.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(self._log, line)
 
     def __enter__(self) -> Bar:
         self._progress.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ from driftnorm.cli._input_flags import (
     open_images,
     seed_of,
 )
+from driftnorm.cli._output import say
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.images import Inputs, Shuffled, open_labels
@@ -35,6 +36,7 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
 from driftnorm.predictions.run import (
     Began,
+    Event,
     Note,
     Outcome,
     Plan,
@@ -97,16 +99,7 @@ def adapt(
     arguments["shuffle"] = None if seed is None else [seed]
     _check_bake(bake)
     written = {"--out": out, "--save-state": save_state, "--bake": bake}
-    check_places(
-        written,
-        {
-            "NETWORK": network,
-            "DATA": data,
-            "--weights": opening.weights,
-            "--labels": labels,
-            "--classes": opening.classes,
-        },
-    )
+    check_places(written, {"NETWORK": network, "DATA": data, "--labels": labels, **opening.files})
     spec = parse_method(method)
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)
@@ -150,41 +143,62 @@ def adapt(
     _keep_others(plan, {"--save-state": save_state, "--bake": bake}, load_state)
     make_folders(written, console)
     events = adapt_stream(adapter, opened.network, inputs, plan, labels=truth)
+    began_at, record = _followed(
+        events, inputs, console, fresh, lambda: keep_config(plan.folder, "adapt", arguments)
+    )
+    if record["predicted"] and save_state is not None:
+        save_adapter(save_state, adapter)
+    if record["predicted"] and bake is not None:
+        save_adapted(bake, adapter, opened)
+    if as_json:
+        print(json.dumps(record))
+    elif not quiet:
+        print("\n".join(_summary(record, began_at, plan, save_state, bake)))
+    failure = _failure(record, data)
+    if failure:
+        print(f"driftnorm: {failure}.", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def _followed(
+    events: Generator[Event, None, None],
+    inputs: Inputs,
+    console: Console,
+    fresh: bool,
+    on_begin: Callable[[], object],
+) -> tuple[int, dict[str, Any]]:
+    """Show what happens until the run is finished; exits with 130 if it is interrupted.
+
+    Returns:
+        How many images were done already, and the run's record.
+    """
     began_at = done = 0
-    outcome: Outcome | None = None
+    total = inputs.survey().images
     with Bar(console) as bar, stop_requests() as should_stop, closing(events):
-        show = _shown_on(bar, inputs)
         for event in events:
             match event:
                 case Began(began_at):
-                    keep_config(plan.folder, "adapt", arguments)
+                    on_begin()
                 case Note(text):
-                    _say(console, f"note: {text}")
+                    say(console, f"note: {text}")
                 case Snapshot(done):
-                    show(event)
+                    bar(_progress(event), done, total)
                     if should_stop():
                         break
-                case Outcome():
-                    outcome = event
-    if outcome is None:
-        _say_how_to_go_on(console, done, fresh)
-        raise SystemExit(130)
-    if outcome.record["predicted"]:
-        if save_state is not None:
-            save_adapter(save_state, adapter)
-        if bake is not None:
-            save_adapted(bake, adapter, opened)
-    if as_json:
-        print(json.dumps(outcome.record))
-    elif not quiet:
-        print("\n".join(_summary(outcome.record, began_at, plan, save_state, bake)))
-    if not outcome.record["predicted"]:
-        print(f"driftnorm: {_why_nothing(outcome.record)}", file=sys.stderr)
-        raise SystemExit(1)
-    if outcome.record["cut_off"]:
-        lost = f"{data} was read in part only: {outcome.record['cut_off']}"
-        print(f"driftnorm: {lost}.", file=sys.stderr)
-        raise SystemExit(1)
+                case Outcome(record):
+                    return began_at, record
+    again = " without `--fresh`" * fresh
+    say(
+        console,
+        f"stopped after {done:,} images; what is done is kept, and the same command{again} resumes "
+        "there.",
+    )
+    raise SystemExit(130)
+
+
+def _progress(now: Snapshot) -> str:
+    skipped = f", {now.unreadable:,} unreadable" if now.unreadable else ""
+    return f"{now.speed:,.0f} images/s, entropy {now.entropy:.2f}, guard {now.guard}{skipped}"
 
 
 def _check_bake(bake: Path | None) -> None:
@@ -207,37 +221,15 @@ def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path |
             )
 
 
-def _why_nothing(record: dict[str, Any]) -> str:
-    name, reason = record["skipped_first"][0]
-    return (
-        f"none of the {record['images']:,} images could be predicted, so nothing was adapted; the "
-        f"first, {name!r}: {reason}."
-    )
-
-
-def _shown_on(bar: Bar, inputs: Inputs) -> Callable[[Snapshot], None]:
-    """What to do with each batch's snapshot."""
-    total = inputs.survey().images
-
-    def show(now: Snapshot) -> None:
-        skipped = f", {now.unreadable:,} unreadable" if now.unreadable else ""
-        text = f"{now.speed:,.0f} images/s, entropy {now.entropy:.2f}, guard {now.guard}{skipped}"
-        bar(text, now.done, total)
-
-    return show
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _say_how_to_go_on(console: Console, done: int, fresh: bool) -> None:
-    again = " without `--fresh`" * fresh
-    _say(
-        console,
-        f"stopped after {done:,} images; what is done is kept, and the same command{again} resumes "
-        "there.",
-    )
+def _failure(record: dict[str, Any], data: Path) -> str:
+    """Why the command fails although the run is finished; empty if it does not."""
+    if not record["predicted"]:
+        name, reason = record["skipped_first"][0]
+        return (
+            f"none of the {record['images']:,} images could be predicted, so nothing was adapted; "
+            f"the first, {name!r}: {reason}"
+        )
+    return f"{data} was read in part only: {record['cut_off']}" if record["cut_off"] else ""
 
 
 def _summary(

@@ -61,8 +61,7 @@ def bench_domains(
     out
         Folder for the rows.
     """
-    given = dict(locals()) | vars(flags)
-    del given["flags"]
+    given = dict(locals())
     view = find_view(table, DOMAIN_VIEWS)
     study = DomainStudy(
         data=data,

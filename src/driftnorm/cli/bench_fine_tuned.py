@@ -72,8 +72,7 @@ def bench_fine_tuned(
     out
         Folder for rows, networks and corrupted training images.
     """
-    given = dict(locals()) | vars(flags)
-    del given["flags"]
+    given = dict(locals())
     met = tested_images(data, test_data)
     setting = find_preset("tent-cifar")
     console = Console(stderr=True, quiet=flags.quiet)

@@ -11,9 +11,9 @@ from rich.console import Console
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
-from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._bench import BenchFlags, FolderClasses, Methods, Pretrained, Subset, bench
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
-from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
+from driftnorm.cli._flags import MANY, OUT, RARE, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
@@ -27,7 +27,7 @@ def bench_robustness(
     data: Path,
     model: str,
     weights: Path | None = None,
-    pretrained: Annotated[bool, SWITCH] = False,
+    pretrained: Pretrained = False,
     methods: Methods = None,
     corruptions: Corruptions = None,
     table: str = "summary",
@@ -37,8 +37,8 @@ def bench_robustness(
     batch_size: int | None = None,
     seeds: Annotated[list[int] | None, MANY] = None,
     frost: Frost = None,
-    subset: Annotated[Path | None, Parameter(group=RARE)] = None,
-    classes: Annotated[Path | None, Parameter(group=RARE)] = None,
+    subset: Subset = None,
+    classes: FolderClasses = None,
     mean: Mean = None,
     std: Std = None,
     size: Annotated[int | None, Parameter(group=RARE)] = None,
@@ -57,8 +57,6 @@ def bench_robustness(
         package.module:factory.
     weights
         A file of the model's weights; a driftnorm checkpoint has its own.
-    pretrained
-        Use the weights that timm or torchvision publish for the model; downloaded the first time.
     table
         Which table to print at the end: summary, detailed, severity, intro, ablation, half-target,
         imagenet.
@@ -74,19 +72,13 @@ def bench_robustness(
         Images per batch.
     seeds
         Default: 0, which streams the images as stored; others shuffle them.
-    subset
-        A list of ImageNet-C's images to use, such as RobustBench's 5,000.
-    classes
-        For image folders: a file with the names of all class folders in the order of the network's
-        outputs, one per line. Needed if some of the folders are missing.
     size
         Height and width that the images must have, if the network needs these; they are never
         resized.
     out
         Folder for the rows.
     """
-    given = dict(locals()) | vars(flags)
-    del given["flags"]
+    given = dict(locals())
     file = None if weights is None else str(weights)
     check_weights(model, file, pretrained)
     setting, view = find_preset(preset), find_view(table, VIEWS)

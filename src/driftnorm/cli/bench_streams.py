@@ -14,10 +14,11 @@ from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.opener import DIGITS, holds_domains, open_stream_data
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.bench.windows import WINDOW
-from driftnorm.cli._bench import BenchFlags, Methods, bench
+from driftnorm.cli._bench import BenchFlags, FolderClasses, Methods, Pretrained, Subset, bench
 from driftnorm.cli._corruption_names import settle_corruptions
-from driftnorm.cli._flags import MANY, OUT, RARE, SWITCH, Frost
+from driftnorm.cli._flags import MANY, OUT, RARE, Frost
 from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
@@ -31,7 +32,7 @@ def bench_streams(
     data: str,
     models: Annotated[list[str] | None, MANY] = None,
     weights: Annotated[list[Path] | None, MANY] = None,
-    pretrained: Annotated[bool, SWITCH] = False,
+    pretrained: Pretrained = False,
     streams: Annotated[list[str] | None, MANY] = None,
     methods: Methods = None,
     corruptions: Annotated[list[str] | None, MANY] = None,
@@ -44,8 +45,8 @@ def bench_streams(
     window: Annotated[int, Parameter(group=RARE)] = WINDOW,
     source_data: Annotated[Path | None, Parameter(group=RARE)] = None,
     frost: Frost = None,
-    subset: Annotated[Path | None, Parameter(group=RARE)] = None,
-    classes: Annotated[Path | None, Parameter(group=RARE)] = None,
+    subset: Subset = None,
+    classes: FolderClasses = None,
     mean: Mean = None,
     std: Std = None,
     size: Annotated[int | None, Parameter(group=RARE)] = None,
@@ -65,8 +66,6 @@ def bench_streams(
         torchvision:NAME, or package.module:factory.
     weights
         A file of weights for each model; a driftnorm checkpoint has its own.
-    pretrained
-        Use the weights that timm or torchvision publish for the model; downloaded the first time.
     streams
         Such as continual, probes, gradual, mixed, recurring:rounds=5, continual+sorted,
         continual+dirichlet-slots, steady; default: continual.
@@ -89,18 +88,12 @@ def bench_streams(
         Images per window, for the harm rate and the worst window.
     source_data
         Clean source-domain images, for methods that must see some first, such as eata.
-    subset
-        A list of ImageNet-C's images to use, such as RobustBench's 5,000.
-    classes
-        For image folders: a file with the names of all class folders in the order of the network's
-        outputs, one per line.
     size
         Height and width that the images must have; images of domains are resized to it.
     out
         Folder for the rows.
     """
-    given = dict(locals()) | vars(flags)
-    del given["flags"]
+    given = dict(locals())
     networks = _networks(models or [], weights or [], pretrained, mean, std, size)
     find_own_code()
     console = Console(stderr=True, quiet=flags.quiet)
@@ -124,8 +117,7 @@ def bench_streams(
     if methods is None and data != DIGITS and source_data is None:
         usual = tuple(name for name in usual if not parse_method(name).recipe.needs_fit)
         left = ", ".join(name for name in STREAM_METHODS if name not in usual)
-        text = f"note: {left} is left out: it needs source-domain images (--source-data)."
-        console.print(text, markup=False, soft_wrap=True)
+        say(console, f"note: {left} is left out: it needs source-domain images (--source-data).")
     suffix = "" if part is None else f",part={part}"
     study = StreamStudy(
         found,

@@ -11,6 +11,7 @@ from rich.console import Console
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost, Quiet, Workers
+from driftnorm.cli._output import say
 from driftnorm.cli._progress import Bar
 from driftnorm.images.corrupted_sets import generate
 from driftnorm.images.corruption import SEVERITIES
@@ -65,11 +66,10 @@ def corrupt(
             progress=bar,
         )
     keep_config(made.folder, "corrupt", given | {"corruptions": names, "severities": levels})
-    console.print(
+    say(
+        console,
         f"{len(names)} corruptions of {made.count:,} images of {made.source} are in {made.folder} "
         f"({time.perf_counter() - begun:.0f} s).",
-        markup=False,
-        soft_wrap=True,
     )
     if made.frost == "procedural":
         console.print("Frost is a procedural stand-in: not comparable with published results.")

@@ -11,8 +11,8 @@ import cyclopts
 from rich.console import Console
 
 from driftnorm._internal.names import find_name, nearest
-from driftnorm.cli._fitting import print_table
 from driftnorm.cli._flags import OUT, Quiet
+from driftnorm.cli._output import print_table, say
 from driftnorm.cli._progress import Bar
 from driftnorm.images.checksums import check_folder
 from driftnorm.images.cifar_c import check_cifar_c
@@ -93,7 +93,7 @@ def get(
     with Bar(console, in_bytes=True) as bar:
         fetched = fetch(dataset, out or Path("data") / name, source, bar)
     state = "was there already" if fetched.source is None else f"came from {fetched.source}"
-    _say(console, f"{name} {state}; every file in {fetched.folder} is verified.")
+    say(console, f"{name} {state}; every file in {fetched.folder} is verified.")
 
 
 @app.command
@@ -117,12 +117,12 @@ def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     title, problems, advice = look(name, folder, console)
     loud = Console()  # problems are reported even with `--quiet`
     for problem in problems:
-        _say(loud, problem)
+        say(loud, problem)
     if problems:
         number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        _say(loud, f"{folder} is not a valid {title}: {number}. {advice}".rstrip())
+        say(loud, f"{folder} is not a valid {title}: {number}. {advice}".rstrip())
         sys.exit(1)
-    _say(console, f"{folder} is a valid {title}.")
+    say(console, f"{folder} is a valid {title}.")
 
 
 def _checkable(name: str) -> str:
@@ -164,12 +164,7 @@ def _check_domains(name: str, folder: Path, console: Console) -> _Found:
         # An archive is unpacked only for the check, and not kept.
         found = check_domains(folder, wanted, cache=scratch, progress=bar)
     for line in found.lines():
-        _say(console, line)
+        say(console, line)
     known = found.survey.known
     title = known.name if known else "set of domains"
     return _Found(title, [str(problem) for problem in found.problems], found.advice())
-
-
-def _say(console: Console, text: str) -> None:
-    # File names may contain what rich would take for markup.
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -20,6 +20,7 @@ from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._flags import OUT, Quiet
+from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
 from driftnorm.views.demo import demo_figure, demo_table
@@ -66,10 +67,9 @@ def demo(
     console = Console(quiet=quiet)
     plots = find_spec("matplotlib") is not None
     if not plots:
-        console.print(
+        say(
+            console,
             'note: the plot is left out, it needs matplotlib: pip install "driftnorm[plots]"',
-            markup=False,
-            soft_wrap=True,
         )
     study = DigitStudy(out / "networks", seeds=trials, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")

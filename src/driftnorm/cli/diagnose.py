@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.cli._batch_size import settle_batch_size
-from driftnorm.cli._fitting import fitted
 from driftnorm.cli._flags import MANY, SWITCH, AsJson
 from driftnorm.cli._input_flags import (
     DEFAULTS,
@@ -23,6 +22,7 @@ from driftnorm.cli._input_flags import (
     open_images,
     seed_of,
 )
+from driftnorm.cli._output import fitted, say
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
@@ -98,9 +98,9 @@ def diagnose(
                 cost = find_cost_of_order(found.run, shuffled.run)
                 found = replace(found, findings=(*found.findings, cost))
     for name, reason in batches.unreadable[:MOST_QUOTED]:
-        _say(aside, f"unreadable: {name!r}: {reason}")
+        say(aside, f"unreadable: {name!r}: {reason}")
     if len(batches.unreadable) > MOST_QUOTED:
-        _say(aside, f"and {len(batches.unreadable) - MOST_QUOTED} more unreadable images.")
+        say(aside, f"and {len(batches.unreadable) - MOST_QUOTED} more unreadable images.")
     if as_json:
         print(found.to_json())
     elif quiet:
@@ -115,17 +115,13 @@ def _shown(batches: SampledBatches, bar: Bar, device: str) -> Iterator[Batch]:
         yield images.to(device), truth
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def _print(found: Diagnosis) -> None:
     """The verdict, what to do, what to know, and the numbers."""
     console = Console()
-    _say(console, found.verdict())
+    say(console, found.verdict())
     for advice in found.advice:
-        _say(console, f"  {advice.topic}: {advice.choice} ({advice.reason})")
+        say(console, f"  {advice.topic}: {advice.choice} ({advice.reason})")
     for finding in found.findings:
-        _say(console, f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
+        say(console, f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
     for table in found.tables(most_layers=MOST_LAYERS):
         console.print(fitted(table, console.width, SPARED).to_rich())

@@ -15,15 +15,16 @@ from rich.console import Console
 from torch import Tensor
 
 from driftnorm._internal.files import written_beside
+from driftnorm._internal.warning_texts import warnings_to
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.export import export_onnx
 from driftnorm.cli._flags import OUT, RARE, AsJson, Quiet
 from driftnorm.cli._input_flags import DEFAULTS, Network, Opening, Shuffle, open_images, seed_of
+from driftnorm.cli._output import say
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis.sample import SampledBatches
-from driftnorm.errors import DriftnormWarning
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
 from driftnorm.models.opened_model import Model
@@ -90,8 +91,8 @@ def export(
             "give `--data` to adapt to, `--load-state` of an earlier run, or `--method source` to "
             "write the network as it is."
         )
-    read = {"--data": data, "--load-state": load_state, "--weights": opening.weights}
-    check_places({"--out": out}, {"NETWORK": network, **read})
+    read = {"NETWORK": network, "--data": data, "--load-state": load_state}
+    check_places({"--out": out}, {**read, **opening.files})
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)
     if chosen == "safetensors":
@@ -102,7 +103,7 @@ def export(
     make_folders({"--out": out}, console)
     if opened.adapted_by and load_state is None and spec.name != "source":
         before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
-        console.print(f"note: {before}; `--method source` writes it as it is.", soft_wrap=True)
+        say(console, f"note: {before}; `--method source` writes it as it is.")
     with _notes_on(console), Bar(console) as bar:
         if data is None:
             example = _random_images(opened.preprocessing.size)
@@ -169,12 +170,13 @@ def _seen(
 @contextmanager
 def _notes_on(console: Console) -> Iterator[None]:
     """The adapter's warnings as printed lines; those of the exporters are dropped."""
-    with warnings.catch_warnings(record=True) as caught:
+    heard: list[str] = []
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("always", DriftnormWarning)
-        yield
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        with warnings_to(heard.append):
+            yield
+    for text in dict.fromkeys(heard):
+        say(console, f"note: {text}")
 
 
 # --------------------------------------------------------------------------- formats

@@ -6,9 +6,9 @@ import json
 
 from rich.console import Console
 
-from driftnorm.cli._fitting import print_table
 from driftnorm.cli._flags import AsJson
 from driftnorm.cli._method_table import method_facts, method_table, option_table
+from driftnorm.cli._output import print_table
 from driftnorm.methods import lookup
 
 __all__ = ["list_methods"]

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from driftnorm._internal.files import write_atomically
-from driftnorm.cli._flags import Quiet
+from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.views.report.page import make_report
 
 __all__ = ["report"]
@@ -17,7 +17,7 @@ __all__ = ["report"]
 def report(
     rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],
     *,
-    out: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("report.html"),
+    out: Annotated[Path, OUT] = Path("report.html"),
     quiet: Quiet = False,
 ) -> None:
     """Make one self-contained page from rows or runs: verdict, tables, charts.

@@ -13,17 +13,11 @@ from cyclopts import CycloptsError, Parameter
 from driftnorm._internal.files import check_regular
 from driftnorm._version import __version__
 from driftnorm.cli import app
-from driftnorm.cli._config import Config, check_keys, load_config
+from driftnorm.cli._config import REPEATABLE, Config, check_keys, load_config
 
 __all__ = ["REPEATABLE", "parse_config", "run"]
 
 CHANGES = "Arguments of the command that override the file's, such as --out elsewhere."
-# Commands that write rows, networks, predictions or data, and keep a config with them.
-REPEATABLE = (
-    *("bench robustness", "bench domains", "bench fine-tuned"),
-    *("train robust", "train domains", "sweep domains", "adapt"),
-    *("demo", "diagnose", "export", "corrupt"),
-)
 
 
 def run(

@@ -9,7 +9,6 @@ from typing import Annotated
 import torch
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.options import read_options
@@ -29,6 +28,7 @@ from driftnorm.cli._flags import (
     Settings,
     Workers,
 )
+from driftnorm.cli._output import say
 from driftnorm.cli._progress import Bar
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.plans import PlanOptions
@@ -109,10 +109,10 @@ def sweep_domains(
         raise KeyboardInterrupt
     if left:
         console.print(f"Out of time with {left} to go; the same command with more --hours resumes.")
-    console.print(
+    say(
+        console,
         f"{every - left - ends['failed']} of {every} trainings in {out}; {ends['failed']} failed. "
         "`driftnorm table selected-training` makes a table of them.",
-        markup=False,
     )
     if ends["failed"]:
         raise SystemExit(1)
@@ -129,17 +129,16 @@ def _run(
 ) -> Counter[str]:
     """Run every training with its progress; counts how they ended."""
     ends: Counter[str] = Counter()
-    columns = (TextColumn("{task.description:<40}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("training", total=every, completed=every - missing)
-        seconds = None if hours is None else 3600 * hours
+    seconds = None if hours is None else 3600 * hours
+    with Bar(console) as bar:
+        bar("training", every - missing, every)
         for job, reason, error in sweep.run(out, LAUNCHERS["processes"], workers, seconds=seconds):
             ends[reason] += 1
             if reason == "finished":
-                progress.update(task, advance=1, description=f"{job.label} is done")
+                bar(f"{job.label} is done", every - missing + ends[reason], every)
             elif reason == "failed":
                 where = out / job.label / FAILED
-                progress.console.print(f"failed: {job.label}: {error} ({where})", markup=False)
+                say(console, f"failed: {job.label}: {error} ({where})")
     return ends
 
 
@@ -159,7 +158,7 @@ def _estimate(console: Console, jobs: list[Job], arrays: DomainArrays, workers: 
                 *plan.options,
             )
         )
-        console.print(f"  {job.label}: {hparams}", markup=False, highlight=False)
+        say(console, f"  {job.label}: {hparams}")
     threads = torch.get_num_threads()
     if workers > 1:
         torch.set_num_threads(1)  # as each process will compute

@@ -24,6 +24,7 @@ from driftnorm.cli._flags import (
     Settings,
     Threads,
 )
+from driftnorm.cli._output import say
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.images.domains.named import open_arrays
@@ -102,7 +103,7 @@ def train_domains(
         arrays = open_arrays(training.data, size, cache, bar)
     plan = plan_for(arrays.name)
     if arrays.note:
-        console.print(f"note: {arrays.note}", markup=False, soft_wrap=True)
+        say(console, f"note: {arrays.note}")
     target = "-".join(test_domains)
     kind = f"{'swad-' if swad else ''}{algorithm}{'-fixed' if training.features == 'fixed' else ''}"
     label = f"{arrays.name}-{kind}-{target}-t{trial_seed}"
@@ -137,4 +138,4 @@ def _report(console: Console, outcome: Outcome, folder: Path) -> None:
         console.print(
             f"Best validation {100 * best['validation']:.2f} % at step {best['step']:.0f}; {done}."
         )
-    console.print("Saved " + ", ".join(map(str, outcome.files)), markup=False)
+    say(console, "Saved " + ", ".join(map(str, outcome.files)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
+from driftnorm.methods import known_methods
 from driftnorm.models.normalized import doubt_of_constants
 
 __all__ = ["DOUBTS", "ORDERS", "Finding", "find", "find_cost_of_order"]
@@ -147,11 +148,13 @@ def _wrong_range(looks: Looks, normalizes: bool) -> str | None:
 
 def _of_statistics(inventory: Inventory) -> Iterator[Finding]:
     if not inventory.layers:
+        known = known_methods().items()
+        others = [n for n, m in known if n != "source" and not m.recipe.needs_batch_norm]
         yield Finding(
             "no-batch-norm",
             True,
             f"the network has no batch norm (its norms: {inventory.norms}); only methods that "
-            "need none work on it: t3a, rt3a, pl, pl-c, shot, shot-im.",
+            f"need none work on it: {', '.join(others)}.",
         )
     initial = inventory.named("initial")
     if initial:

@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from driftnorm.bench.metrics import counted_interval
+from driftnorm.bench.metrics import FEW_LABELS, counted_interval
 from driftnorm.bench.samples import thumbnail
 from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.images import Item
@@ -22,7 +22,6 @@ __all__ = ["COMPARED_IMAGES", "Comparison"]
 ENOUGH, SHARE = 96, 0.005
 COMPARED_IMAGES = 32  # of a batch, at most
 MOST_EXAMPLES = 12
-FEW_LABELS = 30
 
 
 @dataclasses.dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from driftnorm._internal.files import exclusive, write_atomically
+from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
-from driftnorm.errors import DataError, DriftnormWarning
+from driftnorm.errors import DataError
 from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing
 from driftnorm.predictions.answers_file import (
@@ -174,7 +175,9 @@ def adapt_stream(
         written = plan.out if inputs.order is None else plan.stream_file
         file, tally = PredictionsFile(written, state.length, plan.classes), state.tally
         heard: list[str] = []
-        with closing(file), _warnings_to(heard.append):
+        with closing(file), warnings_to(heard.append):
+            # Pillow's are about images that are reported anyway.
+            warnings.filterwarnings("ignore", module=r"PIL\.")
             yield Began(state.position)
             session = _Session(adapter, source, inputs, plan, labels, file, state)
             with closing(session.batches()) as batches:
@@ -229,24 +232,6 @@ def _begin(adapter: Adapter, inputs: Inputs, plan: Plan) -> RunState:
         )
     adapter.load_state_dict(tensors)
     return state
-
-
-@contextmanager
-def _warnings_to(hear: Callable[[str], None]) -> Iterator[None]:
-    """Hand the adapter's warnings on; Pillow's are about images that are reported anyway."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        warnings.simplefilter("always", DriftnormWarning)
-        show_others = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-            if issubclass(category, DriftnormWarning):
-                hear(str(message))
-            else:
-                show_others(message, category, *rest, **more)
-
-        warnings.showwarning = show
-        yield
 
 
 @dataclass

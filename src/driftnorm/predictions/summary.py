@@ -16,7 +16,7 @@ __all__ = ["summarized"]
 
 
 def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> dict[str, Any]:
-    """The record of a run, fit for JSON; `driftnorm.views.report.gather` says what it means."""
+    """The record of a run, fit for JSON; `driftnorm.views.report.run_record` says what it means."""
     tally, compared, settings = state.tally, state.comparison, state.settings
     predicted = tally.images - tally.unreadable
     counts: dict[str, int] = {}

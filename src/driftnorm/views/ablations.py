@@ -9,8 +9,7 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import (
-    change_of_error,
-    change_text,
+    change_cell,
     check_same,
     clean_error,
     mean_error,
@@ -106,9 +105,7 @@ def _settings_table(
     beside = beside_paper(rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method, names, paper in settings:
-        change = (
-            "-" if method == reference else change_text(change_of_error(rows, method, reference))
-        )
+        change = change_cell(rows, method, reference)
         error, clean = mean_error(rows, method), clean_error(rows, method)
         both = [value for printed in paper for value in (printed, difference(error, printed))]
         lines.append((*names, clean, error, change, *(both if beside.shown else ())))

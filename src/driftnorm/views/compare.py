@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.metrics import Interval, paired_interval, unpack_bits
 from driftnorm.bench.protocol import comparable, protocol_text, stream_order
 from driftnorm.bench.rows import Row
@@ -20,6 +21,8 @@ __all__ = [
     "ALL_SEVERITIES",
     "GUESSING",
     "Part",
+    "by_method",
+    "change_cell",
     "change_of_error",
     "change_text",
     "check_protocol",
@@ -27,13 +30,17 @@ __all__ = [
     "check_streams",
     "clean_error",
     "data_set",
+    "error_of",
+    "errors_by_severity",
     "images_of",
     "in_order",
+    "is_guessing",
     "lacking_of_all",
     "mean_error",
     "methods_of",
     "near_chance",
     "note_of",
+    "notes_of",
     "one_batch_note",
     "paired_change",
     "parts_of",
@@ -62,9 +69,32 @@ GUESSING = 0.05
 """Share of the way from chance to perfect; below it, a network is near chance."""
 
 
+def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each method, in the order in which they come."""
+    return partition(rows, lambda row: row.method)
+
+
 def methods_of(rows: Sequence[Row]) -> list[str]:
     """The methods, in the order in which they come."""
     return list(dict.fromkeys(row.method for row in rows))
+
+
+def error_of(rows: Iterable[Row]) -> float:
+    """Mean error in %; there must be rows."""
+    return float(np.mean([100 * row.metrics["error"] for row in rows]))
+
+
+def errors_by_severity(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
+    """Mean error in % of each method at each severity, ascending; 0 are the clean images."""
+    check_same(rows)
+    return {
+        method: {level: error_of(own) for level, own in sorted(partition(mine, _severity).items())}
+        for method, mine in by_method(rows).items()
+    }
+
+
+def _severity(row: Row) -> int:
+    return row.severity
 
 
 def shifts_of(rows: Sequence[Row]) -> list[str]:
@@ -155,7 +185,7 @@ def parts_of(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[Part]:
     if own and others:
         part = Part(own, f" Left out, because they ran on other streams: {', '.join(others)}.")
         yield part
-    met = [{r.severity for r in part.rows if r.method == m} for m in methods_of(part.rows)]
+    met = [{row.severity for row in own} for own in by_method(part.rows).values()]
     common, every = set.intersection(*met), set.union(*met)
     if common and common != every:
         shown, less = (" ".join(map(str, sorted(some))) for some in (common, every - common))
@@ -165,7 +195,7 @@ def parts_of(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[Part]:
 
 def check_streams(rows: Sequence[Row]) -> None:
     """Refuse methods that ran on other streams than the rest, or on one of them twice."""
-    streams = {m: {stream_of(r) for r in rows if r.method == m} for m in methods_of(rows)}
+    streams = {m: {stream_of(row) for row in own} for m, own in by_method(rows).items()}
     every = set().union(*streams.values())
     for method, met in streams.items():
         if met != every:
@@ -199,8 +229,8 @@ def check_protocol(rows: Sequence[Row]) -> None:
     optimising = {row.cell.method.settings for row in rows if row.cell.method.settings}
     if len(optimising) > 1:
         raise MixedRowsError(f"methods were optimised differently: {sorted(optimising)}.")
-    for method in methods_of(rows):
-        found = {row.cell.method.settings for row in rows if row.method == method}
+    for method, own in by_method(rows).items():
+        found = {row.cell.method.settings for row in own}
         if len(found) > 1:
             raise MixedRowsError(f"{method!r} was optimised differently: {sorted(found)}.")
 
@@ -218,12 +248,16 @@ def stream_of(row: Row) -> tuple[str, int, int]:
 def note_of(rows: Sequence[Row]) -> str:
     """The protocol, and whatever else must be shown with the numbers."""
     models = ", ".join(sorted({row.network for row in rows}))
-    notes = sorted({str(r.metrics["note"]) for r in rows if "note" in r.metrics})
     options = sorted({f"{k} {v}" for r in rows for k, v in r.cell.method.settings if k != "steps"})
     optimising = f" Gradient steps with {', '.join(options)}." if options else ""
-    remarks = "".join(f" {note}." for note in notes) + one_batch_note(rows)
+    remarks = "".join(f" {note}." for note in notes_of(rows)) + one_batch_note(rows)
     said = f"{optimising}{_corruptions_text(rows)}{remarks}"
     return f"Error in %. Model {models}; {protocol_text(row.cell for row in rows)}.{said}"
+
+
+def notes_of(rows: Sequence[Row]) -> list[str]:
+    """What benchmarks noted about the data."""
+    return sorted({str(row.metrics["note"]) for row in rows if "note" in row.metrics})
 
 
 def _corruptions_text(rows: Sequence[Row]) -> str:
@@ -248,14 +282,14 @@ def mean_error(rows: Sequence[Row], method: str, shift: str | None = None) -> fl
     own = [r for r in scored_rows(rows) if r.method == method and shift in (None, r.shift)]
     if not own:
         raise MixedRowsError(f"{method!r} has no row on {shift or 'corrupted images'}.")
-    return float(np.mean([100 * row.metrics["error"] for row in own]))
+    return error_of(own)
 
 
 def clean_error(rows: Sequence[Row], method: str) -> float | None:
     """Mean error in % on the clean images beside corrupted ones, or None."""
     own = [row for row in rows if row.method == method and not row.cell.stream.shifts]
     beside = own and any(row.severity for row in rows)
-    return 100 * float(np.mean([row.metrics["error"] for row in own])) if beside else None
+    return error_of(own) if beside else None
 
 
 def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
@@ -268,7 +302,11 @@ def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
         return False
     answered = 1 + max(max(row.metrics.get("answers") or (-1,)) for row in (*rows, *beside))
     classes = _CLASSES.get(data_set(rows), answered)
-    accuracy = 1 - float(np.mean([row.metrics["error"] for row in rows]))
+    return is_guessing(1 - error_of(rows) / 100, classes)
+
+
+def is_guessing(accuracy: float, classes: int) -> bool:
+    """Whether an accuracy is hardly better than chance; never if the classes are unknown."""
     return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < GUESSING
 
 
@@ -278,16 +316,17 @@ def one_batch_note(rows: Sequence[Row]) -> str:
         protocol = row.cell.protocol
         if row.cell.stream.count > protocol.batch_size or protocol.predict != "before":
             return ""
-    alike: dict[Hashable, list[str]] = {}
-    for method in methods_of(rows):
-        own = {(row.network, *stream_of(row)): row for row in rows if row.method == method}
-        right = tuple((at, row.metrics.get("correct")) for at, row in sorted(own.items()))
-        alike.setdefault(right, []).append(method)
+
+    def right(own: list[Row]) -> Hashable:
+        found = {(row.network, *stream_of(row)): row.metrics.get("correct") for row in own}
+        return tuple(sorted(found.items(), key=lambda item: item[0]))
+
+    answers = {method: right(own) for method, own in by_method(rows).items()}
     return "".join(
         f" The whole stream is one batch, and a batch is scored before its step: "
         f"{', '.join(equal[:-1])} and {equal[-1]}, which differ in what they carry over to the "
         "next batch, are equal here."
-        for equal in alike.values()
+        for equal in partition(answers, lambda method: answers[method]).values()
         if len(equal) > 1
     )
 
@@ -299,6 +338,11 @@ def change_of_error(rows: Sequence[Row], method: str, reference: str) -> Interva
     if not pairs:
         raise MixedRowsError(f"{method!r} has no row on corrupted images.")
     return paired_change(pairs)
+
+
+def change_cell(rows: Sequence[Row], method: str, reference: str) -> str:
+    """The change of error with its interval; a dash for the reference itself."""
+    return "-" if method == reference else change_text(change_of_error(rows, method, reference))
 
 
 def paired_change(pairs: Sequence[tuple[Row, Row]]) -> Interval:

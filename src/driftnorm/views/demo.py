@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
-from driftnorm.views.compare import methods_of, paired_change, stream_of
+from driftnorm.views.compare import by_method, error_of, methods_of, paired_change, stream_of
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.table import Column, Table
 
@@ -30,12 +30,8 @@ def demo_table(rows: Sequence[Row]) -> Table:
     sources = {stream_of(row): row for row in rows if row.method == "source"}
     shifts = _shifts(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    for method in methods_of(rows):
-        own = [row for row in rows if row.method == method]
-        means = [
-            100 - 100 * float(np.mean([r.metrics["error"] for r in own if r.shift == shift]))
-            for shift in shifts
-        ]
+    for method, own in by_method(rows).items():
+        means = [100 - error_of(row for row in own if row.shift == shift) for shift in shifts]
         shifted = [row for row in own if row.shift != CLEAN]
         gain = paired_change([(row, sources[stream_of(row)]) for row in shifted])
         shown = f"{gain.value:+.1f} ±{(gain.high - gain.low) / 2:.1f}"
@@ -62,8 +58,8 @@ def _note(rows: Sequence[Row]) -> str:
     )
     protocol = protocol_text(row.cell for row in rows)
     alarms = {
-        method: sum(r.metrics["alarms"] > 0 for r in rows if r.method == method)
-        for method in methods_of(rows)
+        method: sum(row.metrics["alarms"] > 0 for row in own)
+        for method, own in by_method(rows).items()
     }
     alarmed = ", ".join(f"{method} on {count}" for method, count in alarms.items() if count)
     return (
@@ -77,15 +73,13 @@ def _note(rows: Sequence[Row]) -> str:
 
 def demo_figure(rows: Sequence[Row]) -> Figure:
     """Accuracy against severity, a panel per shift."""
-    accuracy: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    for row in rows:
-        accuracy[row.method, row.shift, row.severity].append(100 - 100 * row.metrics["error"])
+    measured = partition(rows, lambda row: (row.method, row.shift, row.severity))
     shifts = [shift for shift in _shifts(rows) if shift != CLEAN]
     levels = sorted({row.severity for row in rows})
     series = []
     for shift, method in product(shifts, methods_of(rows)):
-        known = [(n, accuracy.get((method, shift if n else CLEAN, n))) for n in levels]
-        points = [(level, float(np.mean(found))) for level, found in known if found]
+        known = [(n, measured.get((method, shift if n else CLEAN, n))) for n in levels]
+        points = [(level, 100 - error_of(found)) for level, found in known if found]
         x, y = zip(*points, strict=True)
         series.append(Series(method, x, y, panel=shift, quiet=method not in _HIGHLIGHT))
     marks = tuple((level, str(level) if level else CLEAN) for level in levels)

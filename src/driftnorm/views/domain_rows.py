@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import numpy as np
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import Trainer, Training
 from driftnorm.bench.metrics import Interval, standard_error
 from driftnorm.bench.protocol import protocol_text
@@ -18,7 +18,14 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.selection import agrees, select_setting, without_source
 from driftnorm.bench.vocabulary import TARGET, VALIDATION
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import check_protocol, one_batch_note, paired_change
+from driftnorm.views.compare import (
+    by_method,
+    check_protocol,
+    error_of,
+    notes_of,
+    one_batch_note,
+    paired_change,
+)
 
 __all__ = [
     "at_selected",
@@ -66,8 +73,7 @@ def published_set(rows: Sequence[Row]) -> str:
 
     If the data differ from the published set, a note says how.
     """
-    noted = any("note" in row.metrics for row in rows)
-    return "" if noted or not rows else rows[0].cell.stream.data.name
+    return "" if notes_of(rows) or not rows else rows[0].cell.stream.data.name
 
 
 def with_trained_features(rows: Sequence[Row]) -> list[Row]:
@@ -100,7 +106,7 @@ def check_protocol_of_streams(rows: Sequence[Row]) -> None:
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
     _check_networks(rows)
-    for _, own in groupby(sorted(rows, key=_network_and_stream), key=_network_and_stream):
+    for _, own in sorted(partition(rows, _network_and_stream).items()):
         check_protocol([_without_settings(row) for row in own])
     kinds = {(r.cell.stream.data.label, r.cell.protocol.batch_size) for r in rows}
     if len(kinds) > 1:
@@ -120,8 +126,8 @@ def at_selected(rows: Sequence[Row]) -> list[Row]:
     check_protocol_of_streams(rows)
     chosen = []
     for model in _models(rows):
-        for method in dict.fromkeys(row.method for row in model):
-            chosen += select_setting([row for row in model if row.method == method])
+        for own in by_method(model).values():
+            chosen += select_setting(own)
     return chosen
 
 
@@ -145,8 +151,7 @@ def at_tents(rows: Sequence[Row]) -> list[Row]:
 
 
 def _models(rows: Sequence[Row]) -> list[list[Row]]:
-    ordered = sorted(rows, key=lambda row: row.network)
-    return [[*own] for _, own in groupby(ordered, key=lambda row: row.network)]
+    return [own for _, own in sorted(partition(rows, lambda row: row.network).items())]
 
 
 def targets_of(rows: Sequence[Row]) -> list[str]:
@@ -160,10 +165,7 @@ def targets_of(rows: Sequence[Row]) -> list[str]:
 def of_target(rows: Sequence[Row], target: str) -> list[float]:
     """Accuracies on a target domain in %, one per network: orders are not trials."""
     own = [row for row in on_targets(rows) if row.shift == target]
-    return [
-        100 - 100 * float(np.mean([row.metrics["error"] for row in model]))
-        for model in _models(own)
-    ]
+    return [100 - error_of(model) for model in _models(own)]
 
 
 def mean_text(scores: Sequence[float]) -> str | None:
@@ -190,10 +192,8 @@ def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
     pairs = [(row, before[at]) for row in on_targets(rows) if (at := place_of(row)) in before]
     if not pairs:
         raise MixedRowsError("no target has rows of both methods: the run is not finished.")
-    trials = sorted({trial_of(row) for row, _ in pairs})
-    found = [
-        paired_change([pair for pair in pairs if trial_of(pair[0]) == trial]) for trial in trials
-    ]
+    trials = partition(pairs, lambda pair: trial_of(pair[0]))
+    found = [paired_change(own) for _, own in sorted(trials.items())]
     # Splits of different trials share four images in five. The mean of their intervals is as wide
     # as if they shared all, which is on the safe side.
     return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
@@ -235,8 +235,6 @@ def note_of(rows: Sequence[Row]) -> str:
         f"Accuracy in % on the target's 80 % split. {networks and networks + '. '}{protocol}"
         f"{chosen if several else ''}; trials {trials}, +/- standard error. "
         "Intervals: paired bootstrap over images, which says nothing about other trainings."
-        + "".join(
-            f" {note}" for note in sorted({row.metrics.get("note", "") for row in rows} - {""})
-        )
+        + "".join(f" {note}" for note in notes_of(rows))
         + one_batch_note(on_targets(rows))
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN
 from driftnorm.views.claim_tables import domains_claims_table
 from driftnorm.views.claims import ABOUT_DOMAINS, claimed_methods
+from driftnorm.views.compare import methods_of
 from driftnorm.views.domain_rows import (
     at_selected,
     at_tents,
@@ -38,10 +40,9 @@ def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
     """Every algorithm with every method: accuracy by target domain, and the paper's."""
     selected, targets, data = at_selected(rows), targets_of(rows), published_set(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    trainers = list(dict.fromkeys(trainer_of(row) for row in rows))
-    for trainer in trainers:
-        mine = [row for row in selected if trainer_of(row) == trainer]
-        for method in dict.fromkeys(row.method for row in mine):
+    trainers = partition(selected, trainer_of)
+    for trainer, mine in trainers.items():
+        for method in methods_of(mine):
             paper = domain_accuracy(data, trainer.printed, method)
             lines.append(_line(trainer.label, method, mine, against, targets, paper))
     measured = {trainer.printed for trainer in trainers}
@@ -58,9 +59,8 @@ def domains_ablation_table(rows: Sequence[Row]) -> Table:
     rows = with_trained_features(rows)
     shared, targets, data = at_tents(rows), targets_of(rows), published_set(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    for trainer in dict.fromkeys(trainer_of(row) for row in rows):
-        mine = [row for row in shared if trainer_of(row) == trainer]
-        for method in (m for m in ABLATION if any(row.method == m for row in mine)):
+    for trainer, mine in partition(shared, trainer_of).items():
+        for method in (name for name in ABLATION if name in methods_of(mine)):
             paper = ABLATION[method][-1] if (data, trainer.printed) == ("PACS", "erm") else None
             lines.append(_line(trainer.label, method, mine, "tent", targets, paper))
     note = f"{note_of(rows)} Every method at the setting that was selected for tent."

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins, standard_error
 from driftnorm.bench.rows import Row
@@ -15,8 +15,10 @@ from driftnorm.bench.vocabulary import MAIN, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.batch_sizes import errors_by_batch_size
 from driftnorm.views.compare import (
+    by_method,
     check_same,
     clean_error,
+    errors_by_severity,
     mean_error,
     methods_of,
     note_of,
@@ -27,7 +29,7 @@ from driftnorm.views.domain_rows import at_selected, average, of_target, targets
 from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.networks import fine_tuned_table
-from driftnorm.views.robustness import VIEWS
+from driftnorm.views.robustness import VIEWS, find_view
 from driftnorm.views.stream_figures import stream_figure
 
 __all__ = ["PLOTS", "Plot", "find_plot"]
@@ -56,18 +58,10 @@ def corruption_figure(rows: Sequence[Row]) -> Figure:
 
 def severity_figure(rows: Sequence[Row]) -> Figure:
     """Mean error of each method at each severity; 0 are the clean images."""
-    check_same(rows)
-    severities = sorted({row.severity for row in rows})
-    series = []
-    for method in methods_of(rows):
-        mine = [row for row in rows if row.method == method]
-        means = tuple(
-            float(np.mean([100 * r.metrics["error"] for r in mine if r.severity == severity]))
-            for severity in severities
-        )
-        series.append(Series(method, tuple(severities), means))
-    ticks = tuple((s, str(s) if s else "clean") for s in severities)
-    return Figure("Error by severity", "severity", _ERROR, tuple(series), note_of(rows), ticks)
+    errors = errors_by_severity(rows)
+    series = tuple(Series(m, tuple(own), tuple(own.values())) for m, own in errors.items())
+    ticks = tuple((s, str(s) if s else "clean") for s in series[0].x)
+    return Figure("Error by severity", "severity", _ERROR, series, note_of(rows), ticks)
 
 
 def online_figure(rows: Sequence[Row]) -> Figure:
@@ -78,8 +72,8 @@ def online_figure(rows: Sequence[Row]) -> Figure:
     seen = np.minimum(np.arange(1, -(-count // size) + 1) * size, count)
     sizes = np.diff(seen, prepend=0)
     series = []
-    for method in methods_of(streams):
-        errors = np.array([r.metrics["online_error"] for r in streams if r.method == method])
+    for method, own in by_method(streams).items():
+        errors = np.array([row.metrics["online_error"] for row in own])
         running = 100 * np.cumsum(errors * sizes, axis=1).mean(axis=0) / seen
         series.append(Series(method, tuple(seen.tolist()), tuple(running.tolist())))
     number = len(streams) // len(series)
@@ -97,9 +91,9 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
             "measure them again into another folder."
         )
     series = []
-    for method in methods_of(streams):
-        own = [row.metrics["reliability"] for row in streams if row.method == method]
-        count, confidence, accuracy = np.array(pooled_bins(own)).T
+    for method, own in by_method(streams).items():
+        bins = pooled_bins([row.metrics["reliability"] for row in own])
+        count, confidence, accuracy = np.array(bins).T
         gap = float((count * np.abs(accuracy - confidence)).sum() / count.sum())
         many = count >= _DRAWN_PART * count.sum()
         points = (tuple(confidence[many].tolist()), tuple(accuracy[many].tolist()))
@@ -128,10 +122,8 @@ def domains_figure(rows: Sequence[Row]) -> Figure:
     """Accuracy of each method on each target domain and on average, a panel per training."""
     selected, targets = at_selected(rows), targets_of(rows)
     series = []
-    for trainer in dict.fromkeys(trainer_of(row) for row in rows):
-        mine = [row for row in selected if trainer_of(row) == trainer]
-        for method in methods_of(mine):
-            own = [row for row in mine if row.method == method]
+    for trainer, mine in partition(selected, trainer_of).items():
+        for method, own in by_method(mine).items():
             scores = [of_target(own, target) for target in targets]
             means = [float(np.mean(each)) if each else np.nan for each in scores]
             mean = average(own, targets)
@@ -192,8 +184,4 @@ PLOTS = {
 
 def find_plot(name: str) -> Plot:
     """The plot of this name."""
-    if name not in PLOTS:
-        raise ValueError(
-            f"there is no plot {name!r}.{nearest(name, PLOTS)} Known: {', '.join(PLOTS)}."
-        )
-    return PLOTS[name]
+    return find_view(name, PLOTS, "plot")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import Trainer
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE
@@ -39,12 +40,10 @@ def domains_fine_tuned_table(rows: Sequence[Row]) -> Table:
     selected, targets = at_selected(rows), targets_of(rows)
     printed = published_set(rows) in SETS
     lines: list[tuple[str | float | None, ...]] = []
-    for trainer in _with_both_settings(selected):
-        trainers = {"fine-tuned": trainer, "pre-trained": trainer._replace(features="fixed")}
-        networks = {
-            setting: [row for row in selected if trainer_of(row) == own]
-            for setting, own in trainers.items()
-        }
+    trained = partition(selected, trainer_of)
+    for trainer in _with_both_settings([*trained]):
+        fixed = trainer._replace(features="fixed")
+        networks = {"fine-tuned": trained[trainer], "pre-trained": trained[fixed]}
         _check_pair(trainer.label, *networks.values())
         for setting, own in networks.items():
             for statistics, pair in _STATISTICS.items():
@@ -66,8 +65,7 @@ def domains_fine_tuned_table(rows: Sequence[Row]) -> Table:
     return Table("Fine-tuned and pre-trained, on unseen domains", columns, tuple(lines), note)
 
 
-def _with_both_settings(rows: Sequence[Row]) -> list[Trainer]:
-    found = dict.fromkeys(trainer_of(row) for row in rows)
+def _with_both_settings(found: Sequence[Trainer]) -> list[Trainer]:
     trained = [trainer for trainer in found if trainer.features == "trained"]
     both = [trainer for trainer in trained if trainer._replace(features="fixed") in found]
     if not both:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from driftnorm.bench.cell import NetworkId
+from driftnorm._internal.partition import partition
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import GROUPS
 from driftnorm.views.compare import (
+    change_cell,
     change_of_error,
     change_text,
     check_protocol,
@@ -52,12 +53,12 @@ def augmentation_table(rows: Sequence[Row]) -> Table:
     adapted = MEAN.get(data_set(rows), {})
     beside = beside_paper(rows, tuple(AUGMENTED))
     lines: list[tuple[str | float | None, ...]] = []
-    for own in _by_network(rows):
+    for own in partition(rows, lambda row: row.cell.network).values():
         check_same(own)
         recipe, name = _recipe(own), _network_name(own)
-        for method in methods_of(own):
-            alone = method == "source" or "source" not in methods_of(own)
-            change = "-" if alone else change_text(change_of_error(own, method, "source"))
+        methods = methods_of(own)
+        for method in methods:
+            change = change_cell(own, method, "source") if "source" in methods else "-"
             paper = printed.get(recipe or "") if method == "source" else None
             if recipe == "augmix" and method != "source":
                 paper = adapted.get(method)
@@ -86,7 +87,7 @@ def imagenet_table(rows: Sequence[Row]) -> Table:
             f"{rows[0].cell.stream.data.label}; `driftnorm table summary` is for any data."
         )
     lines: list[tuple[str | float | None, ...]] = []
-    for own in _by_network(rows):
+    for own in partition(rows, lambda row: row.cell.network).values():
         check_same(own)
         for method in methods_of(own):
             errors = corruption_errors(own, method)
@@ -178,13 +179,6 @@ def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequenc
     settings = sorted({tuning_of(row) for row in tuned})
     if len(settings) > 1:
         raise MixedRowsError(f"networks were fine-tuned differently: {' | '.join(settings)}.")
-
-
-def _by_network(rows: Sequence[Row]) -> list[list[Row]]:
-    found: dict[NetworkId, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.cell.network, []).append(row)
-    return list(found.values())
 
 
 def _recipe(rows: Sequence[Row]) -> str | None:

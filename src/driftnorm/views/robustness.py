@@ -24,11 +24,12 @@ from driftnorm.views.batch_sizes import batch_size_table
 from driftnorm.views.claim_tables import claims_table
 from driftnorm.views.claims import ABOUT_ROBUSTNESS, claimed_methods
 from driftnorm.views.compare import (
-    change_of_error,
-    change_text,
+    by_method,
+    change_cell,
     check_same,
     clean_error,
     data_set,
+    errors_by_severity,
     lacking_of_all,
     mean_error,
     methods_of,
@@ -94,16 +95,11 @@ def summary_table(rows: Sequence[Row], against: str = "tent") -> Table:
     check_same(rows)
     methods = methods_of(rows)
     reference = against if against in methods else methods[0]
-    paper = _paper_means(rows)
+    paper, scored = _paper_means(rows), by_method(scored_rows(rows))
     lines: list[tuple[str | float | None, ...]] = []
     for method in methods:
-        change = (
-            "-" if method == reference else change_text(change_of_error(rows, method, reference))
-        )
-        scores = [
-            float(np.mean([r.metrics[k] for r in scored_rows(rows) if r.method == method]))
-            for k in ("nll", "ece")
-        ]
+        change = change_cell(rows, method, reference)
+        scores = [float(np.mean([r.metrics[k] for r in scored[method]])) for k in ("nll", "ece")]
         error, printed = mean_error(rows, method), paper.get(method)
         both = (printed, difference(error, printed)) if paper else ()
         lines.append((method, clean_error(rows, method), error, change, *scores, *both))
@@ -130,19 +126,13 @@ def _paper_means(rows: Sequence[Row]) -> dict[str, float]:
 
 def severity_table(rows: Sequence[Row]) -> Table:
     """Mean error of each method at each severity."""
-    check_same(rows)
-    severities = sorted({row.severity for row in rows})
-    lines: list[tuple[str | float | None, ...]] = []
-    for method in methods_of(rows):
-        mine = [row for row in rows if row.method == method]
-        means = [
-            float(np.mean([100 * r.metrics["error"] for r in mine if r.severity == severity]))
-            for severity in severities
-        ]
-        lines.append((method, *means))
-    titles = ("clean" if s == 0 else f"severity {s}" for s in severities)
+    errors = errors_by_severity(rows)
+    lines: tuple[tuple[str | float | None, ...], ...] = tuple(
+        (method, *own.values()) for method, own in errors.items()
+    )
+    titles = (f"severity {s}" if s else "clean" for s in sorted({row.severity for row in rows}))
     columns = (Column("method"), *(Column(title, best="lowest") for title in titles))
-    return Table("Error by severity", columns, tuple(lines), note_of(rows))
+    return Table("Error by severity", columns, lines, note_of(rows))
 
 
 class View(NamedTuple):
@@ -198,10 +188,10 @@ VIEWS = {
 AnyView = TypeVar("AnyView")
 
 
-def find_view(name: str, views: Mapping[str, AnyView]) -> AnyView:
-    """The table of this name."""
+def find_view(name: str, views: Mapping[str, AnyView], kind: str = "table") -> AnyView:
+    """The table, or what else they are, of this name."""
     if name not in views:
         raise ValueError(
-            f"there is no table {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
+            f"there is no {kind} {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
         )
     return views[name]

@@ -10,7 +10,7 @@ from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.streams.timeline import window_of, window_starts
-from driftnorm.views.compare import methods_of
+from driftnorm.views.compare import by_method
 from driftnorm.views.figure import Figure, Series, Span
 from driftnorm.views.streams import (
     answered,
@@ -45,8 +45,8 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
     sizes = np.bincount(place)
     middles = tuple((starts + sizes / 2).tolist())
     series = []
-    for method in methods_of(rows):
-        right = [np.bincount(place, answered(row)) for row in rows if row.method == method]
+    for method, own in by_method(rows).items():
+        right = [np.bincount(place, answered(row)) for row in own]
         accuracy = 100 * np.mean(right, axis=0) / sizes
         remark = f"{100 * float(np.sum(right)) / len(right) / count:.1f}"
         series.append(Series(method, middles, tuple(accuracy.tolist()), remark))

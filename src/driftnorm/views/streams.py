@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN, NetworkId, StreamId
 from driftnorm.bench.metrics import Bools, unpack_bits
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.windows import WINDOW, Harm, harm_of
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import change_text, methods_of, paired_change
+from driftnorm.views.compare import by_method, change_text, paired_change
 from driftnorm.views.table import Column, Table
 
 __all__ = [
@@ -90,13 +91,10 @@ def stream_table(rows: Sequence[Row]) -> Table:
     check_streams_of(rows)
     window, sources = window_of_rows(rows), sources_of(rows)
     apart = _distinguishing(rows)
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(tell(row) for tell in apart.values()), []).append(row)
+    groups = partition(rows, lambda row: tuple(tell(row) for tell in apart.values()))
     lines: list[tuple[str | float | None, ...]] = []
     for words, together in sorted(groups.items(), key=lambda group: group[0][1:]):
-        for method in methods_of(together):
-            own = [row for row in together if row.method == method]
+        for method, own in by_method(together).items():
             lines.append((*words, method, *_numbers(own, sources)))
     columns = (
         *(Column(title, align="left") for title in apart),
@@ -152,10 +150,11 @@ def _numbers(own: Sequence[Row], sources: Mapping[Met, Row]) -> tuple[str | floa
 
 
 def _order_indices(rows: Sequence[Row]) -> str:
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row.cell.stream.order, []).append(row.metrics["order_index"])
-    return ", ".join(f"{np.mean(v):.2f} ({order})" for order, v in sorted(found.items()))
+    indices = {
+        order: np.mean([row.metrics["order_index"] for row in own])
+        for order, own in partition(rows, lambda row: row.cell.stream.order).items()
+    }
+    return ", ".join(f"{mean:.2f} ({order})" for order, mean in sorted(indices.items()))
 
 
 def domain_label(name: str, severity: int) -> str:

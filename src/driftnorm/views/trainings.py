@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.partition import partition
 from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
 from driftnorm.bench.cell import Trainer
 from driftnorm.bench.selection import (
@@ -135,10 +136,10 @@ def selected_networks(folder: Path) -> list[Path]:
     """
     best: dict[tuple[Trainer, frozenset[str], int], FinishedRun] = {}
     runs = load_runs([folder])
-    for trainer in dict.fromkeys(run.trainer for run in runs):
-        _check_alike([run for run in runs if run.trainer == trainer])
+    for own in partition(runs, _trainer).values():
+        _check_alike(own)
     for run in runs:
-        trial = run.trainer, run.tested, run.identity["trial_seed"]
+        trial = _trial(run)
         if len(run.tested) == 1 and (
             trial not in best or run.best_validation > best[trial].best_validation
         ):
@@ -174,8 +175,7 @@ def selected_table(runs: Sequence[FinishedRun], selector: Selector) -> Table:
     if not targets:
         raise MixedRowsError("no run leaves out one domain alone: there is no target to score.")
     lines: list[tuple[str | float | None, ...]] = []
-    for trainer in dict.fromkeys(run.trainer for run in runs):
-        own = [run for run in runs if run.trainer == trainer]
+    for trainer, own in partition(runs, _trainer).items():
         scores = {target: _scores(own, target, selector) for target in targets}
         means = [float(np.mean(found)) for found in scores.values() if found]
         whole = len(means) == len(targets)
@@ -198,11 +198,8 @@ def selected_table(runs: Sequence[FinishedRun], selector: Selector) -> Table:
 
 def _scores(runs: Sequence[FinishedRun], target: str, selector: Selector) -> list[float]:
     """For each trial, the chosen accuracy on the target in %."""
-    trials = sorted({run.identity["trial_seed"] for run in runs})
-    chosen = (
-        best(_choices([r for r in runs if r.identity["trial_seed"] == trial], target, selector))
-        for trial in trials
-    )
+    trials = partition(runs, lambda run: run.identity["trial_seed"])
+    chosen = (best(_choices(own, target, selector)) for _, own in sorted(trials.items()))
     return [100 * choice.accuracy for choice in chosen if choice is not None]
 
 
@@ -241,8 +238,7 @@ def _left_out(runs: Sequence[FinishedRun], run: FinishedRun, target: str) -> dic
 def _check(runs: Sequence[FinishedRun]) -> None:
     """Refuse runs that were not trained alike, or not evaluated alike."""
     _check_alike(runs)
-    for trainer in dict.fromkeys(run.trainer for run in runs):
-        own = [run for run in runs if run.trainer == trainer]
+    for trainer, own in partition(runs, _trainer).items():
         every = {run.identity["evaluate_every"] for run in own}
         if len(every) > 1:
             raise MixedRowsError(
@@ -271,10 +267,7 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
     batches = sorted({run.identity["batch_size"] for run in runs})
     every = sorted({run.identity["evaluate_every"] for run in runs})
     trials = sorted({run.identity["trial_seed"] for run in runs})
-    tried = [
-        len({run.hparams for run in runs if _group(run) == group})
-        for group in {_group(run) for run in runs}
-    ]
+    tried = [len({run.hparams for run in own}) for own in partition(runs, _trial).values()]
     part, half = common.get("evaluate_images"), common.get("precision", "float32")
     most = "" if part is None else f" on at most {part:,} images of each split"
     return (
@@ -289,7 +282,11 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
     )
 
 
-def _group(run: FinishedRun) -> tuple[Trainer, frozenset[str], int]:
+def _trainer(run: FinishedRun) -> Trainer:
+    return run.trainer
+
+
+def _trial(run: FinishedRun) -> tuple[Trainer, frozenset[str], int]:
     return run.trainer, run.tested, run.identity["trial_seed"]
 
 

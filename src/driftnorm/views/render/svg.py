@@ -12,11 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.palette import slot_classes
-from driftnorm.views.render.markup import Markup, joined, tag
+from driftnorm.views.render.markup import joined, tag
 
-__all__ = ["charts", "heat_chart", "legend", "nice_ticks", "shorten"]
+__all__ = ["charts", "heat_chart", "nice_ticks", "shorten"]
 
 _LETTER, _LINE = 6.6, 11  # about as wide, and as high, as small text is
 _UPRIGHT = 24  # letters
@@ -75,44 +77,23 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
 
 
-def legend(slots: Mapping[str, int]) -> Markup:
-    """A button per method, which hides and shows its marks in the section."""
-    buttons = [
-        tag(
-            "button",
-            tag("span", class_=f"swatch {slot_classes(slot)}", aria_hidden="true"),
-            name,
-            type="button",
-            data_slot=slot,
-            aria_pressed="true",
-        )
-        for name, slot in slots.items()
-    ]
-    return tag("div", *buttons, class_="legend", role="group", aria_label="Methods to show")
-
-
 # ------------------------------------------------------------------ bars
 
 
 def _bars(figure: Figure, slots: Mapping[str, int]) -> list[Markup]:
     """Horizontal bars on one scale: a chart per mark with a bar per method, or one of all marks."""
     values = [y for series in figure.series for y in series.y if math.isfinite(y)]
-    top, at = (
-        nice_ticks(0, max(values) or 1)[-1],
-        {series.method: series for series in figure.series},
-    )
-    if len(at) == 1:
+    top = nice_ticks(0, max(values) or 1)[-1]
+    if len(figure.series) == 1:
         (series,) = figure.series
-        names = [
-            (name, series.method, y) for (_, name), y in zip(figure.ticks, series.y, strict=True)
-        ]
-        return [_bar_chart(figure, figure.title, names, top, slots)]
-    return [
-        _bar_chart(
-            figure, name, [(m, m, s.y[place]) for m, s in at.items()], top, slots, f" on {name}"
-        )
-        for place, (_, name) in enumerate(figure.ticks)
-    ]
+        marks = zip(figure.ticks, series.y, strict=True)
+        bars = [(name, series.method, y) for (_, name), y in marks]
+        return [_bar_chart(figure, figure.title, bars, top, slots)]
+    drawn = []
+    for place, (_, name) in enumerate(figure.ticks):
+        bars = [(series.method, series.method, series.y[place]) for series in figure.series]
+        drawn.append(_bar_chart(figure, name, bars, top, slots, f" on {name}"))
+    return drawn
 
 
 def _bar_chart(

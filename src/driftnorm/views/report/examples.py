@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
-from driftnorm.views.compare import stream_of
-from driftnorm.views.render.markup import Markup, tag
 from driftnorm.views.report.groups import Group
+from driftnorm.views.report.section import Example
 from driftnorm.views.report.verdicts import usual_method
 
-__all__ = ["Example", "example_figures", "group_examples"]
+__all__ = ["group_examples"]
 
-_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MOST = 12
-
-
-class Example(NamedTuple):
-    """An image, both predictions, and the true class if known."""
-
-    name: str
-    image: str
-    answers: Mapping[str, str]
-    label: str = ""
-
-
-def example_figures(examples: Iterable[Example]) -> list[Markup]:
-    """Each example as a small picture with its predictions."""
-    return [tag("figure", _picture(each), _caption(each), class_="example") for each in examples]
 
 
 def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str, list[Example]]:
@@ -41,9 +24,7 @@ def group_examples(group: Group, exhibits: Mapping[str, Exhibits]) -> tuple[str,
     best, reference = usual_method(group), group.reference
     if best is None or best == reference:
         return "", []
-    own = {stream_of(row): row for row in group.of(best)}
-    pairs = [(row, own[stream_of(row)]) for row in group.of(reference)]
-    pairs = [pair for pair in pairs if _shown(*pair, exhibits) is not None]
+    pairs = [pair for pair in group.pairs(best) if _shown(*pair, exhibits) is not None]
     order = {shift: place for place, shift in enumerate(group.shifts)}
     pairs.sort(key=lambda pair: (-pair[0].severity, order.get(pair[0].shift, -1)))
     changes: dict[str, list[_Change]] = defaultdict(list)
@@ -109,20 +90,3 @@ def _example(row: Row, shown: Exhibits, at: int, answers: Mapping[str, int]) -> 
         {who: shown.class_name(number) for who, number in answers.items()},
         shown.class_name(shown.labels[at]),
     )
-
-
-def _picture(example: Example) -> Markup:
-    """Only embedded images are shown: no other data, nothing from the internet."""
-    if not _PICTURE.fullmatch(example.image):
-        return tag("p", "no picture", class_="note")
-    return tag("img", src=example.image, alt=f"Image {example.name}")
-
-
-def _caption(example: Example) -> Markup:
-    def line(who: str, what: str) -> Markup:
-        right = who != "label" and what == example.label
-        return tag("span", f"{who}: ", tag("b", what), " (right)" if right else None)
-
-    lines = {**example.answers, **({"label": example.label} if example.label else {})}
-    name = tag("span", example.name, class_="file")
-    return tag("figcaption", name, *(line(*each) for each in lines.items()))

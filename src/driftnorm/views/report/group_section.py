@@ -11,26 +11,18 @@ from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
+from driftnorm.views.compare import notes_of
 from driftnorm.views.figure import Figure, HeatMap, Series
-from driftnorm.views.render.markup import Markup, prose, tag
-from driftnorm.views.render.svg import charts, heat_chart, legend
-from driftnorm.views.report.examples import example_figures, group_examples
+from driftnorm.views.render.svg import charts, heat_chart
+from driftnorm.views.report.examples import group_examples
 from driftnorm.views.report.groups import Group, shared_rows
 from driftnorm.views.report.measure import Measure
-from driftnorm.views.report.tables import paper_tables, shift_table, summary_table, table_html
+from driftnorm.views.report.section import Block, Section, mean_along, reliability_block
+from driftnorm.views.report.tables import paper_tables, shift_table, summary_table
 from driftnorm.views.report.verdicts import group_verdict
 
-__all__ = [
-    "blocks",
-    "chart_grid",
-    "fold",
-    "group_section",
-    "mean_along",
-    "mean_by_share",
-    "reliability_grid",
-]
+__all__ = ["group_section", "mean_by_share"]
 
-_MOST_POINTS = 60  # longer curves are averaged in blocks
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
 
@@ -38,11 +30,10 @@ _PARTS = 20  # of streams of different lengths
 def group_section(
     group: Group,
     slots: Mapping[str, int],
-    anchor: str,
     measure: Measure,
     alone: bool = False,
     exhibits: Mapping[str, Exhibits] | None = None,
-) -> Markup:
+) -> Section:
     """Everything about one comparison; if alone, the page's header has title and verdict."""
     own = {method: slots[method] for method in group.methods}
     tables = [summary_table(group, measure)]
@@ -50,63 +41,26 @@ def group_section(
         tables.append(shift_table(group, measure))
     if measure.name == "error":
         tables += paper_tables(group)
-    return tag(
-        "section",
-        tag("h2", "Measurements" if alone else group.title),
-        None if alone else tag("p", group_verdict(group, measure), class_="verdict"),
-        _unfinished(group),
-        legend(own),
-        blocks(
+    remark, examples = group_examples(group, exhibits or {})
+    return Section(
+        heading="Measurements" if alone else group.title,
+        verdict="" if alone else group_verdict(group, measure),
+        alert="This grid is not finished.",
+        warnings=_unfinished(group),
+        legend=own,
+        blocks=(
             _bars(group, own, measure),
             _severities(group, own, measure),
             _stream(group, own, measure),
             _drift(group),
             _reliability(group, own),
         ),
-        *(table_html(table, own) for table in tables),
-        _examples(group, exhibits or {}),
-        fold("How it was measured", _protocol(group)),
-        id=anchor,
+        tables=tables,
+        remark=remark,
+        examples=examples,
+        details_heading="How it was measured",
+        details=_protocol(group),
     )
-
-
-def blocks(*figures: Markup | None) -> Markup:
-    """Figures with their headings, side by side where there is room."""
-    return tag("div", *figures, class_="blocks")
-
-
-def fold(heading: str, content: Markup) -> Markup:
-    """Details that most readers do not need, behind a click."""
-    return tag("details", tag("summary", heading), content)
-
-
-def chart_grid(heading: str, note: str, shown: Sequence[Markup], kind: str = "") -> Markup | None:
-    """Charts side by side under a heading; nothing if there are none."""
-    if not shown:
-        return None
-    grid = tag("div", *shown, class_=f"charts {kind}".strip())
-    return _figures(heading, note, grid, "one" if len(shown) == 1 else "")
-
-
-def _figures(heading: str, note: str, grid: Markup | None, kind: str = "") -> Markup:
-    words = tag("p", prose(note), class_="note")
-    return tag("div", tag("h3", heading), words, grid, class_=f"figures {kind}".strip())
-
-
-def mean_along(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The mean over streams at each batch, in blocks of batches where there are many.
-
-    >>> mean_along([[0.0, 1.0], [1.0, 1.0, 0.5]])
-    [(1.0, 0.5), (2.0, 1.0), (3.0, 0.5)]
-    """
-    longest = max(map(len, streams), default=0)
-    block = -(-longest // _MOST_POINTS) or 1
-    points = []
-    for begin in range(0, longest, block):
-        values = [value for stream in streams for value in stream[begin : begin + block]]
-        end = min(begin + block, longest)
-        points.append(((begin + 1 + end) / 2, float(np.mean(values))))
-    return points
 
 
 def mean_by_share(streams: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
@@ -132,34 +86,24 @@ def _full_batches(row: Row) -> list[float]:
     return errors[:-1] if len(errors) > 1 and 0 < rest < size / 2 else errors
 
 
-def _protocol(group: Group) -> Markup:
+def _protocol(group: Group) -> dict[str, list[str]]:
     cell = group.rows[0].cell
-    options = sorted({f"{k} {v}" for row in group.rows for k, v in row.cell.method.settings})
-    notes = sorted({str(row.metrics["note"]) for row in group.rows if "note" in row.metrics})
     again = f"; {group.replaced:,} others of the same streams are left out" * bool(group.replaced)
     places = sorted(
         {", ".join(f"{k} {v}" for k, v in row.environment.items()) for row in group.rows}
     )
-    lines = {
+    return {
         "Protocol": group.protocol_lines(),
         "Study": [cell.study],
         "Network": group.models,
-        "Gradient steps": [", ".join(options)] if options else [],
+        "Gradient steps": [group.optimising] if group.optimising else [],
         "Measured": [f"{len(group.rows):,} rows{again}"],
-        "Note": notes,
+        "Note": notes_of(group.rows),
         "Environment": [place for place in places if place],
     }
-    return tag(
-        "dl",
-        *(
-            [tag("dt", name), tag("dd", *(tag("div", value) for value in values))]
-            for name, values in lines.items()
-            if values
-        ),
-    )
 
 
-def _unfinished(group: Group) -> Markup | None:
+def _unfinished(group: Group) -> list[str]:
     """What is missing, named; nothing for a finished grid."""
     lines = []
     for method, streams in group.missing().items():
@@ -168,13 +112,10 @@ def _unfinished(group: Group) -> Markup | None:
         lines.append(f"{method} lacks {len(streams)} streams: {listed}{more}.")
     for cell, error in group.failures:
         lines.append(f"{cell.method.word} failed on {cell.stream.label}: {error}")
-    if not lines:
-        return None
-    items = tag("ul", *(tag("li", line) for line in lines))
-    return tag("div", tag("p", tag("strong", "This grid is not finished.")), items, class_="alert")
+    return lines
 
 
-def _bars(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+def _bars(group: Group, slots: Mapping[str, int], measure: Measure) -> Block:
     shifts = ([CLEAN] if group.of_shift(CLEAN) else []) + group.shifts
     streams = {shift: shared_rows(group.of_shift(shift)) for shift in shifts}
     series = []
@@ -189,10 +130,10 @@ def _bars(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | 
         reference=group.reference,
     )
     note = f"{measure.title} in %, all panels on one scale. Dashed line: {group.reference}."
-    return chart_grid(figure.title, note, charts(figure, slots))
+    return Block(figure.title, note, charts(figure, slots))
 
 
-def _severities(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+def _severities(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:
     levels = sorted({row.severity for row in group.rows})
     if len(levels) < 2:
         return None
@@ -212,10 +153,10 @@ def _severities(group: Group, slots: Mapping[str, int], measure: Measure) -> Mar
     title = f"{measure.title} by severity"
     figure = Figure(title, "severity", f"{measure.name}, %", tuple(series), ticks=ticks)
     note = f"Mean {measure.name} in % at each severity."
-    return chart_grid(title, note, charts(figure, slots))
+    return Block(title, note, charts(figure, slots))
 
 
-def _stream(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup | None:
+def _stream(group: Group, slots: Mapping[str, int], measure: Measure) -> Block:
     series = []
     lengths = {len(_full_batches(row)) for row in group.measured}
     alike = len(lengths) == 1
@@ -230,33 +171,18 @@ def _stream(group: Group, slots: Mapping[str, int], measure: Measure) -> Markup 
         f"{measure.title} of each batch as it came, mean over streams; without a last batch of a "
         "few images."
     )
-    return chart_grid("Along the stream", note, charts(figure, slots))
+    return Block("Along the stream", note, charts(figure, slots))
 
 
-def reliability_grid(
-    bins: Mapping[str, Sequence[tuple[float, float, float]]], slots: Mapping[str, int]
-) -> Markup | None:
-    """A small chart per method: accuracy against confidence."""
-    series = tuple(
-        Series(method, tuple(trust), tuple(right), counts=tuple(count))
-        for method, own in bins.items()
-        if own
-        for count, trust, right in (zip(*own, strict=True),)
-    )
-    figure = Figure("Reliability", "confidence", "accuracy", series, unit_square=True)
-    note = "On the dashed line, confidence equals accuracy; below it, the network is overconfident."
-    return chart_grid(figure.title, note, charts(figure, slots), "small")
-
-
-def _reliability(group: Group, slots: Mapping[str, int]) -> Markup | None:
+def _reliability(group: Group, slots: Mapping[str, int]) -> Block:
     bins = {
         method: pooled_bins([row.metrics.get("reliability", []) for row in group.of(method)])
         for method in slots
     }
-    return reliability_grid(bins, slots)
+    return reliability_block(bins, slots)
 
 
-def _drift(group: Group) -> Markup | None:
+def _drift(group: Group) -> Block | None:
     """How far each layer's tracked statistics are from the source's at the end of the streams."""
     having = [method for method in group.methods if mean_drift(group.of(method, group.rows))]
     if not having:
@@ -272,14 +198,7 @@ def _drift(group: Group) -> Markup | None:
         "severities and seeds. Layers in the network's order."
     )
     chart = heat_chart(HeatMap(f"mean drift, each {group.kind}", [*columns], rows))
-    return chart_grid("Drift of the statistics", note, [chart])
-
-
-def _examples(group: Group, exhibits: Mapping[str, Exhibits]) -> Markup | None:
-    heading, (remark, examples) = "Where predictions differ", group_examples(group, exhibits)
-    if remark and not examples:
-        return _figures(heading, remark, None)
-    return chart_grid(heading, remark, example_figures(examples), "examples")
+    return Block("Drift of the statistics", note, [chart])
 
 
 def mean_drift(rows: Sequence[Row]) -> dict[str, float]:

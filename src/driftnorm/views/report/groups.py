@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN, Cell
 from driftnorm.bench.metrics import Interval
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Failure, Row
 from driftnorm.bench.vocabulary import METHOD_ORDER
 from driftnorm.shifts import CORRUPTIONS
-from driftnorm.views.compare import methods_of, paired_change, stream_of
+from driftnorm.views.compare import by_method, methods_of, paired_change, stream_of
 
 __all__ = ["Group", "group_rows", "mean_of", "shared_rows"]
 
@@ -31,10 +32,8 @@ def mean_of(rows: Iterable[Row], metric: str) -> float | None:
 
 def shared_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows of the streams that every method ran on, so that means are over the same images."""
-    met: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
-    for row in rows:
-        met[row.method].add(stream_of(row))
-    common = set.intersection(*met.values()) if met else set()
+    met = [{stream_of(row) for row in own} for own in by_method(rows).values()]
+    common = set.intersection(*met) if met else set()
     return [row for row in rows if stream_of(row) in common]
 
 
@@ -99,7 +98,6 @@ class Group:
     def traits(self) -> dict[str, str]:
         """What may distinguish it from groups of the same data and network."""
         levels = sorted({row.severity for row in self.rows} - {0})
-        options = sorted({f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings})
         protocol = self.rows[0].cell.protocol
         several = len(levels) > 1
         return {
@@ -111,8 +109,14 @@ class Group:
             "reset": f"reset {protocol.reset}",
             "predict": f"scored {protocol.predict} the update",
             "guard": f"guard {protocol.guard}",
-            "steps": ", ".join(options),
+            "steps": self.optimising,
         }
+
+    @cached_property
+    def optimising(self) -> str:
+        """The settings of gradient steps; empty if no method took any."""
+        options = {f"{k} {v}" for row in self.rows for k, v in row.cell.method.settings}
+        return ", ".join(sorted(options))
 
     @property
     def reference(self) -> str:
@@ -140,10 +144,14 @@ class Group:
         mean = mean_of(self.of(method), "error")
         return None if mean is None else 100 * mean
 
+    def pairs(self, method: str) -> list[tuple[Row, Row]]:
+        """The reference's row and the method's on each stream of `measured`."""
+        own = {stream_of(row): row for row in self.of(method)}
+        return [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+
     def change(self, method: str) -> Interval | None:
         """How much larger the error is than the reference's, paired image by image, in points."""
-        own = {stream_of(row): row for row in self.of(method)}
-        pairs = [(row, own[stream_of(row)]) for row in self.of(self.reference)]
+        pairs = self.pairs(method)
         if not pairs or any("correct" not in row.metrics for pair in pairs for row in pair):
             return None
         return paired_change(pairs)
@@ -167,26 +175,18 @@ def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Gr
     two of them: a domain benchmark has another network for every target.
     """
     groups = []
-    for together_ in _split(rows, lambda cell: (cell.network.name, *_setting(cell))):
-        streams = [(r.method, stream_of(r), r.cell.method.settings) for r in together_]
-        networks = (
-            _split(together_, lambda cell: cell.network.label)
-            if len(set(streams)) < len(streams)
-            else [together_]
-        )
+    alike = partition(rows, lambda row: (row.cell.network.name, *_setting(row.cell)))
+    for together in alike.values():
+        streams = [(r.method, stream_of(r), r.cell.method.settings) for r in together]
+        networks = [together]
+        if len(set(streams)) < len(streams):
+            networks = [*partition(together, lambda row: row.network).values()]
         for own in networks:
             for part in (part for tuned in _tuned(own) for part in _by_severities(tuned)):
                 last = {(row.method, stream_of(row)): row for row in part}
                 once = tuple(last.values())
                 groups.append(Group(once, _failures_of(once, failures), len(part) - len(once)))
     return _told_apart(sorted(groups, key=lambda group: group.order))
-
-
-def _split(rows: Iterable[Row], key: Callable[[Cell], Hashable]) -> list[list[Row]]:
-    found: dict[Hashable, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[key(row.cell)].append(row)
-    return list(found.values())
 
 
 def _setting(cell: Cell) -> tuple[Hashable, ...]:
@@ -208,10 +208,8 @@ def _by_severities(rows: list[Row]) -> list[list[Row]]:
 
     A mean over only the common severities would hide what most of them were measured on.
     """
-    met: dict[str, set[int]] = defaultdict(set)
-    for row in rows:
-        if row.shift != CLEAN:
-            met[row.method].add(row.severity)
+    shifted = by_method(row for row in rows if row.shift != CLEAN)
+    met = {method: {row.severity for row in own} for method, own in shifted.items()}
     common = frozenset(set.intersection(*met.values())) if met else frozenset[int]()
     if not common or all(levels == common for levels in met.values()):
         return [rows]

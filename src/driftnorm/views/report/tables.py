@@ -1,25 +1,22 @@
-"""A group's numbers as tables, and tables as HTML whose headings sort them."""
+"""A group's numbers as tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import change_text, in_order, one_batch_note, stream_of
-from driftnorm.views.palette import slot_classes
-from driftnorm.views.render.markup import Markup, breakable, prose, tag
 from driftnorm.views.report.groups import Group, mean_of, shared_rows
 from driftnorm.views.report.measure import ERROR, Measure
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["paper_tables", "shift_table", "summary_table", "table_html"]
+__all__ = ["paper_tables", "shift_table", "sort_key", "summary_table"]
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
-_LAST = "mean"  # a row of this name summarises the others, and stays last
 
 
 def summary_table(group: Group, measure: Measure = ERROR) -> Table:
@@ -95,58 +92,7 @@ def paper_tables(group: Group) -> list[Table]:
     return [t for t in tables if any("paper" in column.title for column in t.columns)]
 
 
-def table_html(table: Table, slots: Mapping[str, int] | None = None) -> Markup:
-    """A table with a button in every heading; lines that have a slot get its colour."""
-    heads = [
-        tag(
-            "th",
-            tag("button", breakable(column.title), type="button"),
-            scope="col",
-            class_="text" if index == 0 or column.align == "left" else None,
-        )
-        for index, column in enumerate(table.columns)
-    ]
-    lines = [_line(table, row, slots or {}) for row in range(len(table.rows))]
-    last = [line for line, row in zip(lines, table.rows, strict=True) if row[0] == _LAST]
-    content = tag(
-        "table",
-        tag("caption", table.title),
-        tag("thead", tag("tr", *heads)),
-        tag("tbody", *(line for line in lines if line not in last)),
-        tag("tfoot", *last) if last else None,
-    )
-    note = tag("p", prose(table.note), class_="note") if table.note else None
-    region = tag("div", content, class_="scroll", role="region", tabindex=0, aria_label=table.title)
-    return tag("div", region, note, class_="table")
-
-
-def _line(table: Table, row: int, slots: Mapping[str, int]) -> Markup:
-    cells = []
-    for index, column in enumerate(table.columns):
-        text = table.text(row, index)
-        value = table.rows[row][index]
-        if index == 0:
-            # In other columns the same word may mean something else ("source" statistics).
-            slot = slots.get(text) if column.title == "method" else None
-            swatch = (
-                None
-                if slot is None
-                else tag("span", class_=f"swatch {slot_classes(slot)}", aria_hidden="true")
-            )
-            cells.append(tag("th", swatch, breakable(text), scope="row", data_value=text))
-            continue
-        cells.append(
-            tag(
-                "td",
-                tag("strong", text) if table.is_best(row, index) else text,
-                data_value=_sort_key(value),
-                class_="text" if column.align == "left" else None,
-            )
-        )
-    return tag("tr", *cells)
-
-
-def _sort_key(value: str | float | None) -> str:
+def sort_key(value: str | float | None) -> str:
     """Sort key of a cell: text that starts with a number, such as an interval, sorts by it."""
     if value is None:
         return ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import Cell, NetworkId
 from driftnorm.bench.rows import Failure, Row
 from driftnorm.bench.selection import select_setting
@@ -28,14 +28,11 @@ _NOTE = (
 
 def compared_rows(rows: Sequence[Row]) -> list[Row]:
     """For the domain study, the target rows of the selected settings; other rows unchanged."""
-    settings: dict[Hashable, list[Row]] = defaultdict(list)
-    for row in filter(_is_domains, rows):
-        cell = row.cell
-        settings[
-            cell.network.label, cell.method.word, cell.stream.data.label, cell.protocol.batch_size
-        ].append(row)
     chosen: list[Row] = []
-    for own in settings.values():
+    measured = partition(
+        filter(_is_domains, rows), lambda row: (row.network, row.method, *_data_and_batch(row))
+    )
+    for own in measured.values():
         with suppress(MixedRowsError):  # validation is not finished: there is no setting to show
             chosen += select_setting(own)
     targets = [
@@ -53,11 +50,8 @@ def compared_failures(failures: Sequence[Failure]) -> list[Failure]:
 
 def domain_tables(rows: Sequence[Row]) -> list[Table]:
     """The study's own tables, one of each for every data set and batch size."""
-    parts: dict[Hashable, list[Row]] = defaultdict(list)
-    for row in filter(_is_domains, rows):
-        parts[row.cell.stream.data.label, row.cell.protocol.batch_size].append(row)
     tables = []
-    for own in parts.values():
+    for own in partition(filter(_is_domains, rows), _data_and_batch).values():
         # The paper's claims are about its sets; the user's own data get the table of accuracies.
         published = published_set(own) in SETS
         for name, view in DOMAIN_VIEWS.items():
@@ -68,6 +62,10 @@ def domain_tables(rows: Sequence[Row]) -> list[Table]:
             except MixedRowsError:  # an unfinished study, or not the methods of this table
                 continue
     return tables
+
+
+def _data_and_batch(row: Row) -> tuple[str, int]:
+    return row.cell.stream.data.label, row.cell.protocol.batch_size
 
 
 def _is_domains(found: Row | Failure) -> bool:

@@ -10,16 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from driftnorm.bench.metrics import Interval
-from driftnorm.views.compare import GUESSING, near_chance
-from driftnorm.views.report.gather import Run
+from driftnorm.bench.metrics import FEW_LABELS
+from driftnorm.views.compare import is_guessing, near_chance
 from driftnorm.views.report.groups import Group
 from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
+from driftnorm.views.report.run_record import Run
 
 Outcome: TypeAlias = Literal["hurts", "helps", "unclear", "unknown"]
 
 __all__ = [
-    "FEW_LABELS",
     "USUAL",
     "best_method",
     "group_verdict",
@@ -30,7 +29,6 @@ __all__ = [
 
 USUAL = "steady"
 """The default method of `driftnorm.adapt`."""
-FEW_LABELS = 30  # as `driftnorm adapt` judges
 _NAMED = 3  # methods that are named one by one
 
 
@@ -120,47 +118,43 @@ def _names(methods: Sequence[str]) -> str:
 def run_verdict(run: Run, measure: Measure = ACCURACY) -> str:
     """The run in one sentence: by its labels, by what it changed, or its own verdict."""
     record = run.record
-    method = str(record.get("method") or "the adapted network")
+    method = record.get("method") or "the adapted network"
     labelled = _labelled(record, method, measure)
     if labelled:
         return labelled
     seen, changed = record.get("compared"), record.get("compared_changed")
-    if isinstance(seen, int) and isinstance(changed, int) and seen > 0:
+    if seen and changed is not None:
         return (
             f"{100 * changed / seen:.0f} % of the predictions differ from those of your network, "
             f"unadapted, with {method} ({changed:,} of {seen:,} images that both predicted); "
             "without enough labels, it is unknown which are right."
         )
-    if isinstance(record.get("verdict"), str):
+    if "verdict" in record:
         return str(record["verdict"])
     images, changed = record.get("images"), record.get("changed")
-    if isinstance(images, int) and isinstance(changed, int) and images > 0:
+    if images and changed is not None:
         share = f"{changed:,} of {images:,} predictions ({100 * changed / images:.1f} %)"
         return f"{run.name}: {method} changed {share}."
-    if isinstance(images, int):
+    if images is not None:
         return f"{run.name}: {method} gave {images:,} predictions."
     return f"{run.name}: {method}."
 
 
 def _labelled(record: dict[str, Any], method: str, measure: Measure) -> str:
     """Such as ``27 % → 79 % right on 1,000 labelled images, with gprebn``; or nothing."""
-    count = record.get("sample")
-    pair = [record.get(f"sample_accuracy_{who}") for who in ("source", "adapted")]
-    if not isinstance(count, int) or count < FEW_LABELS or None in pair:
+    count = record.get("sample", 0)
+    source, adapted = (record.get(f"sample_accuracy_{who}") for who in ("source", "adapted"))
+    if count < FEW_LABELS or source is None or adapted is None:
         return ""
-    before, after = (measure.of(1 - float(accuracy or 0)) for accuracy in pair)
+    before, after = measure.of(1 - source), measure.of(1 - adapted)
     digits = 0 if abs(after - before) >= 2 else 1
     word = "right" if measure.name == "accuracy" else "wrong"
     lead, gain = "", record.get("sample_gain")
-    if gain is not None:
-        found = Interval(*map(float, gain))
-        if found.high < 0:
-            lead = "Clear harm: "
-        elif found.low <= 0:
-            lead = "No clear difference: "
-    classes = len(record.get("classes") or ())
-    source = float(pair[0] or 0)
-    guessing = classes > 1 and (source - 1 / classes) / (1 - 1 / classes) < GUESSING
+    if gain is not None and gain.high < 0:
+        lead = "Clear harm: "
+    elif gain is not None and gain.low <= 0:
+        lead = "No clear difference: "
+    guessing = is_guessing(source, len(record.get("classes", ())))
     chance = " Your network, unadapted, is near chance here." if guessing else ""
     return (
         f"{lead}{before:.{digits}f} % → {after:.{digits}f} % {word} on {count:,} labelled images, "

@@ -1,18 +1,22 @@
-"""Tables for narrow terminals: whole columns are left out instead of wrapping all.
-
-Files and pipes have no width, so nothing is wrapped there.
-"""
+"""What commands print: lines and tables for people, records of tables for programs."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
 from driftnorm.views.table import Table
 
-__all__ = ["fitted", "print_table"]
+__all__ = ["fitted", "print_table", "say", "table_record"]
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: names may contain what rich would take for markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:
@@ -23,7 +27,7 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
-    """The table with as many columns as fit side by side without a line break.
+    """The table with as many columns as fit side by side, instead of wrapping all of them.
 
     Args:
         table: Any.
@@ -40,7 +44,7 @@ def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
         places = [i for i, column in enumerate(table.columns) if column.title != title]
         if len(places) < len(table.columns):
             dropped.append(title)
-            table = replace(
+            table = dataclasses.replace(
                 table,
                 columns=tuple(table.columns[i] for i in places),
                 rows=tuple(tuple(row[i] for i in places) for row in table.rows),
@@ -48,7 +52,18 @@ def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
     if not dropped:
         return table
     note = f"{table.note} Left out for lack of width: {', '.join(dropped)}.".lstrip()
-    return replace(table, note=note)
+    return dataclasses.replace(table, note=note)
+
+
+def table_record(table: Table) -> dict[str, Any]:
+    """A table for JSON: full precision, NaN as null."""
+    record = dataclasses.asdict(table)
+    record["columns"] = [column.title for column in table.columns]
+    record["rows"] = [
+        [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]
+        for row in table.rows
+    ]
+    return record
 
 
 def _width(table: Table) -> int:
