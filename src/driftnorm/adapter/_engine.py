@@ -26,6 +26,7 @@ from driftnorm.adapter._checks import (
     refuse_export,
 )
 from driftnorm.adapter._contract import Adapter, BatchReport
+from driftnorm.adapter._judgement import GUARD, judge_state
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
 from driftnorm.adapter._pass import Pass
@@ -44,7 +45,6 @@ from driftnorm.adapter.guard import Alarm, Guard, Policy, read_signals
 from driftnorm.errors import BadBatchError, warn
 from driftnorm.functional import Moments, is_finite, statistics_dtype
 from driftnorm.parts.contract import (
-    SHARED,
     Forward,
     Lesson,
     Memory,
@@ -55,11 +55,10 @@ from driftnorm.parts.contract import (
 )
 from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
-from driftnorm.recipe import Recipe, readable
+from driftnorm.recipe import Recipe
 
 __all__ = ["RecipeAdapter"]
 
-_GUARD = "guard"  # its entry among the parts' memories
 _TAUGHT_NOTHING = "nothing to learn: one value per channel has no variance, and no step was taken"
 
 
@@ -186,7 +185,7 @@ class RecipeAdapter(Adapter):
     @property
     def _watched(self) -> Mapping[str, Any]:
         """What the guard remembers."""
-        found: Mapping[str, Any] = self._tree.get("parts", {}).get(_GUARD, {})
+        found: Mapping[str, Any] = self._tree.get("parts", {}).get(GUARD, {})
         return found
 
     @property
@@ -442,7 +441,7 @@ class RecipeAdapter(Adapter):
         draft.batches += 1
         tree = draft.tree()
         if reviewed.restart:
-            kept = {n: m for n, m in draft.parts.items() if n in (*self._staying, _GUARD)}
+            kept = {n: m for n, m in draft.parts.items() if n in (*self._staying, GUARD)}
             tree = {"parts": kept}
             if reviewed.keep:
                 tree["values"] = {**setting.start, **reviewed.keep}
@@ -514,8 +513,8 @@ class RecipeAdapter(Adapter):
         self._look(draft, call, forward)
         alarm = self._audit(draft, call, forward) if self._watch.guards else None
         if alarm is not None:
-            known = self.guard.raised(draft.parts[_GUARD], alarm)
-            raise _Stopped(Verdict(restart=True, undo=True, reason=alarm.reason), {_GUARD: known})
+            known = self.guard.raised(draft.parts[GUARD], alarm)
+            raise _Stopped(Verdict(restart=True, undo=True, reason=alarm.reason), {GUARD: known})
         verdicts = [Verdict()]
         with torch.no_grad():
             for review in self.recipe.review:
@@ -558,7 +557,7 @@ class RecipeAdapter(Adapter):
 
     def _audit(self, draft: Draft, call: Call, forward: Forward) -> Alarm | None:
         """Run the source on some images when that is due; returns an alarm to act on."""
-        known = dict(draft.parts.get(_GUARD, {}))
+        known = dict(draft.parts.get(GUARD, {}))
         known["since"] = known.get("since", 0) + len(call.x)
         # Where the features never change the comparison is free.
         free = (len(call.x), 0.0)
@@ -584,7 +583,7 @@ class RecipeAdapter(Adapter):
             if alarm is not None and begins and not acts:
                 known["alarms"] = (*known.get("alarms", ()), alarm._asdict())
             alarm = alarm if acts else None
-        draft.parts = {**draft.parts, _GUARD: known}
+        draft.parts = {**draft.parts, GUARD: known}
         return alarm
 
     def _warn_of_episodes(self, samples: int) -> None:
@@ -636,7 +635,7 @@ class RecipeAdapter(Adapter):
         """The source answers, until the guard lets the adapter try again."""
         left = max(0, self._watched["held"] - len(call.x))
         parts = self._tree.get("parts", {})
-        self._tree = {**self._tree, "parts": {**parts, _GUARD: {**parts[_GUARD], "held": left}}}
+        self._tree = {**self._tree, "parts": {**parts, GUARD: {**parts[GUARD], "held": left}}}
         self.last = BatchReport("guarded", len(call.x), reason=self.alarms[-1].reason)
         return self._source_answer(call)
 
@@ -712,7 +711,8 @@ class RecipeAdapter(Adapter):
         trees = saving.unpack(own)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        self._judge(trees["state"])
+        shapes = {name: value.shape for name, value in start_values(self.converted).items()}
+        judge_state(trees, self.recipe, self._layers, shapes)
 
         def home_of(value: Tensor) -> Tensor:
             # Scalars, such as an optimiser's step counters, stay where they are.
@@ -721,38 +721,6 @@ class RecipeAdapter(Adapter):
         self._tree, self._fitted = (mapped(trees[n], home_of) for n in ("state", "fitted"))
         self._draws, counts = int(about["seed"]), trees["counts"]
         self._bad_batches, self._frozen = counts["bad"], counts["frozen"]
-
-    def _judge(self, tree: Mapping[str, Any]) -> None:
-        """Raise if a state cannot belong to this adapter."""
-        parts = {name: part for part, name in self.recipe.names.items()}
-        start = start_values(self.converted)
-        values, layers = tree.get("values", {}), tree.get("layers", {})
-        memories = tree.get("parts", {})
-        saving.check_names("has the entry", tree, vars(Draft()))
-        saving.check_names("trains", values, start)
-        saving.check_names("has the statistics of", layers, [*self._layers, SHARED])
-        saving.check_names("has the memory of", memories, [*parts, _GUARD])
-        expected = {name: value.shape for name, value in start.items()}
-        for name, value in values.items():
-            saving.check_shape(f"values/{name}", value, expected[name])
-        for name, memory in memories.items():
-            with saving.about(f"parts/{name}"):
-                if name == _GUARD:
-                    self.guard.judge(memory)
-                else:
-                    parts[name].judge(memory)
-        for name, layer in self._layers.items():
-            with saving.about(f"layers/{name}"):
-                memory = layers.get(name, {})
-                for key, value in memory.items():
-                    if isinstance(value, Tensor) and value.dim() == 1:
-                        saving.check_shape(key, value, torch.Size([layer.num_features]))
-                layer.statistics.judge(memory)
-        for name, shared in layers.get(SHARED, {}).items():
-            for statistics in self.recipe.all_statistics:
-                if readable(statistics) == name:
-                    with saving.about(f"layers/{name}"):
-                        statistics.judge(shared)
 
     @torch.inference_mode(False)
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RecipeAdapter:
