@@ -19,6 +19,7 @@ from PIL import Image
 
 from driftnorm.errors import DataError
 from driftnorm.images import open_inputs, open_labels
+from driftnorm.images.domains.folder import survey_domains
 from driftnorm.models import Preprocessing
 from driftnorm.models.opener import read_class_names
 
@@ -132,6 +133,10 @@ def deep(tmp_path: Path) -> Iterator[Path]:
             shutil.rmtree(tmp_path / "d")
             if (tmp_path / "e").exists():
                 os.rename(tmp_path / "e", tmp_path / "d")
+
+
+def test_no_domains_in_folders_nested_deeper_than_the_stack(deep: Path) -> None:
+    assert [str(each) for each in survey_domains(deep).faults]  # at least two domains are needed
 
 
 def test_folders_nested_deeper_than_the_stack(deep: Path) -> None:
