@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from driftnorm.adapter import Adapter
+from driftnorm.adapter._checks import check_labelled
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.metrics import (
     Bools,
@@ -62,7 +63,8 @@ def evaluate(
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     said: set[str] = set()
-    for x, labels in stream:
+    for batch in stream:
+        x, labels = check_labelled(batch, "stream")
         begun = time.perf_counter()
         with _noting(said):
             answer = adapter(x)
