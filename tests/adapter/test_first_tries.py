@@ -157,6 +157,17 @@ def test_episodes_of_one_image(method: str, told: bool, network: Build, batches:
     adapter(x[:1])
 
 
+def test_episodes_that_end_before_the_default_begins(network: Build, batches: Draw) -> None:
+    x = batches()[0]
+    adapter = adapt(network(), episodic=True)
+    with pytest.warns(driftnorm.DriftnormWarning, match="until 16 images.*batches of 9.*bn-prior"):
+        adapter(x)
+    assert torch.equal(adapter(x), network()(x))
+    loader = adapt(network(), episodic=True)
+    for batch in (torch.cat([x, x]), x[:2]):  # the last one is short, which is no news
+        loader(batch)
+
+
 def test_an_affine_free_network_is_told_of_bn() -> None:
     source = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False)).eval()
     with pytest.raises(ValueError, match=r"nothing to optimise.*'bn'"):

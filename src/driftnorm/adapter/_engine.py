@@ -538,8 +538,8 @@ class RecipeAdapter(Adapter):
         """Warn about a batch that makes results silently wrong."""
         # Of dense predictions, one image holds as many as it has positions.
         samples = forward.logits.numel() // forward.logits.shape[1]
+        self._watch.look_at_episode(len(forward.logits), samples)
         self._watch.look_at_size(samples)
-        self._warn_of_episodes(samples)
         if draft.batches == 0:
             self._watch.look_at_logits(forward.logits)
             if looks_multi_label(forward.logits):
@@ -585,18 +585,6 @@ class RecipeAdapter(Adapter):
             alarm = alarm if acts else None
         draft.parts = {**draft.parts, GUARD: known}
         return alarm
-
-    def _warn_of_episodes(self, samples: int) -> None:
-        """Running statistics of one image are just its own: the average has no effect."""
-        statistics = self.recipe.statistics
-        alone = statistics.keeps_history and not statistics.uses_source
-        if self.episodic and samples == 1 and alone:
-            self._watch.say_once(
-                "episode",
-                "with `episodic=True` every batch starts anew, so the running statistics of a "
-                "batch of 1 are those of one image: take 'bn-prior', which weighs it against the "
-                "source.",
-            )
 
     @torch.no_grad()
     def _moved(self, draft: Draft) -> float:

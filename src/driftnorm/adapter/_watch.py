@@ -29,7 +29,7 @@ class Watch:
     def __init__(self, guard: Guard, recipe: Recipe, episodic: bool) -> None:
         self.guard = guard
         self.asked: Tensor | None = None
-        self._recipe = recipe
+        self._recipe, self._episodic = recipe, episodic
         # Features that never change are the source's own: the comparison costs nothing.
         self.adapts = recipe.needs_backward or any(s.uses_batch for s in recipe.all_statistics)
         # A method that always compares itself with the source is its own guard.
@@ -49,6 +49,29 @@ class Watch:
         if kind not in self._said:
             self._said.add(kind)
             warn(message)
+
+    def look_at_episode(self, images: int, samples: int) -> None:
+        """Warn if every batch starts anew and is too small to start with."""
+        if not self._episodic:
+            return
+        statistics = self._recipe.statistics
+        alone = statistics.keeps_history and not statistics.uses_source
+        advice = "take 'bn-prior', which weighs each batch against the source"
+        if samples == 1 and alone:
+            self.say_once(
+                "episode",
+                "with `episodic=True` every batch starts anew, so the running statistics of a "
+                f"batch of 1 are those of one image: {advice}.",
+            )
+        enough = max(
+            (p.enough for p in self._recipe.answer if isinstance(p, ThetaChoice)), default=0
+        )
+        if images < enough and self._before < enough:  # not just a loader's last batch
+            self.say_once(
+                "episode",
+                f"with `episodic=True` every batch starts anew, and the source answers until "
+                f"{enough} images were seen: batches of {images} are not adapted to; {advice}.",
+            )
 
     def look_at_size(self, samples: int) -> None:
         """Warn about batches of few predictions, unless it is one after larger ones.
