@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import get_overloads
 
 import driftnorm
 from driftnorm import adapt
@@ -156,6 +158,17 @@ def test_episodes_of_one_image(method: str, told: bool, network: Build, batches:
     adapter(x[:1])
 
 
+def test_episodes_that_end_before_the_default_begins(network: Build, batches: Draw) -> None:
+    x = batches()[0]
+    adapter = adapt(network(), episodic=True)
+    with pytest.warns(driftnorm.DriftnormWarning, match="until 16 images.*batches of 9.*bn-prior"):
+        adapter(x)
+    assert torch.equal(adapter(x), network()(x))
+    loader = adapt(network(), episodic=True)
+    for batch in (torch.cat([x, x]), x[:2]):  # the last one is short, which is no news
+        loader(batch)
+
+
 def test_an_affine_free_network_is_told_of_bn() -> None:
     source = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False)).eval()
     with pytest.raises(ValueError, match=r"nothing to optimise.*'bn'"):
@@ -198,6 +211,35 @@ def test_hooks_can_tell_the_users_passes(
         adapter(x)
         assert len(seen) == place
         assert torch.equal(seen[-1], x)
+
+
+def test_a_few_logits_between_0_and_1_are_no_sigmoids(network: Build, batches: Draw) -> None:
+    adapter = adapt(Wrapped(network(), torch.sigmoid).eval(), "bn-window", guard="off")
+    adapter(batches()[0][:1])  # one image of four classes: a warning would be an error
+
+
+def test_evaluate_and_diagnose_say_what_to_pass(network: Build, batches: Draw) -> None:
+    x = batches()[0]
+    labels = torch.zeros(len(x), dtype=torch.int64)
+    named: Any = [{"image": x, "label": labels}]
+    with pytest.raises(TypeError, match=r"keys 'image', 'label'.*\(b\['image'\], b\['label'\]\)"):
+        driftnorm.evaluate(adapt(network(), "bn"), named)
+    with pytest.raises(TypeError, match=r"`batches` must give batches as pairs.*b\['image'\]"):
+        driftnorm.diagnose(network(), named)
+    three: Any = [(x, labels, labels)]
+    with pytest.raises(TypeError, match=r"`stream` must give .* got tuple"):
+        driftnorm.evaluate(adapt(network(), "bn"), three)
+    with pytest.raises(TypeError, match=r"`batches.split\(64\)`"):
+        driftnorm.diagnose(network(), x)
+    assert driftnorm.diagnose(network(), [[x, labels]]).run.images == len(x)
+
+
+def test_every_signature_has_the_default_method() -> None:
+    defaults = {
+        inspect.signature(each).parameters["method"].default
+        for each in (adapt, *get_overloads(adapt))
+    }
+    assert defaults == {"steady", inspect.Parameter.empty}
 
 
 def test_diagnose_and_evaluate_are_public(network: Build, batches: Draw) -> None:

@@ -241,6 +241,50 @@ def test_a_tampered_state_changes_nothing(row: Row, network: Build, batches: Dra
         assert bits(other.state) == before
 
 
+# What counts something or adds up what is never negative, wherever in a state it is.
+COUNTS = {
+    *("step", "exp_avg_sq", "var", "second", "images", "usual", "judged", "evidence", "theta"),
+    *("p", "q", "p_entropy", "q_entropy", "entropy", "differ", "disagreement", "squares", "pairs"),
+    *("pair_count", "last", "score", "age", "counts", "owed"),
+}
+
+
+@every_row
+def test_no_count_of_a_state_is_negative(row: Row, network: Build, batches: Draw) -> None:
+    adapter, other = row.adapt(network()), row.adapt(network())
+    for x in batches(count=2):
+        adapter(x)
+        other(x)
+    good = adapter.state_dict()
+    before = bits(other.state)
+    for key, value in good.items():
+        name = key.rpartition("/")[2].partition(":")[0]
+        counts = name in COUNTS or key.startswith("adapter.fitted/fisher/")
+        if not key.startswith("adapter.") or not counts or not value.numel():
+            continue
+        with pytest.raises(ValueError, match=f"the state is damaged.*`(.*/)?{name}`"):
+            other.load_state_dict({**good, key: torch.full_like(value, -3)})
+        assert bits(other.state) == before
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        *(("disagreement:float", 1.5), ("images:float", 1e6), ("p", 1e6), ("q", 0.0)),
+        *((name, 1e6) for name in ("differ", "squares", "pairs", "p_entropy")),
+    ],
+)
+def test_numbers_of_the_guard_are_in_range(
+    entry: str, value: float, network: Build, batches: Draw
+) -> None:
+    adapter = driftnorm.adapt(network(), "gprebn")
+    for x in batches(count=2):
+        adapter(x)
+    good, key = adapter.state_dict(), f"adapter.state/parts/guard/{entry}"
+    with pytest.raises(ValueError, match="the state is damaged: `parts/guard`"):
+        adapter.load_state_dict({**good, key: torch.full_like(good[key], value)})
+
+
 def test_the_tree_comes_back_as_it_was() -> None:
     tree = {
         "a": {"n": 3, "x": 0.1, "yes": True, "empty": {}, "none": ()},

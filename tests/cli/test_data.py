@@ -178,7 +178,9 @@ def test_an_archive_is_checked_and_not_kept(toy, capsys, monkeypatch) -> None:
     with tarfile.open(toy / "mine.tar", "w") as archive:
         archive.add(toy / "mine", "mine")
     run("check", "domains", "mine.tar")
-    assert "mine.tar is a valid set of domains." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("mine in mine.tar\n")
+    assert "mine.tar is a valid set of domains." in said
     assert not (toy / "cache").exists()
 
 

@@ -19,6 +19,9 @@ from PIL import Image
 
 from driftnorm.errors import DataError
 from driftnorm.images import open_inputs, open_labels
+from driftnorm.images.domains.folder import survey_domains
+from driftnorm.images.download.data_sets import find_dataset
+from driftnorm.images.download.fetch import fetch
 from driftnorm.models import Preprocessing
 from driftnorm.models.opened_model import read_class_names
 
@@ -107,6 +110,7 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
         lambda: open_inputs(tmp_path / name),
         lambda: read_class_names(tmp_path / name),
         lambda: open_labels(str(tmp_path / name), ["a"], open_inputs(tmp_path / "images.npy")),
+        lambda: fetch(find_dataset("cifar-10"), tmp_path / "data", str(tmp_path / name)),
     ]
     for opened in calls:
         with pytest.raises(DataError, match="is a pipe, a socket or a device"):
@@ -132,6 +136,10 @@ def deep(tmp_path: Path) -> Iterator[Path]:
             shutil.rmtree(tmp_path / "d")
             if (tmp_path / "e").exists():
                 os.rename(tmp_path / "e", tmp_path / "d")
+
+
+def test_no_domains_in_folders_nested_deeper_than_the_stack(deep: Path) -> None:
+    assert [str(each) for each in survey_domains(deep).faults]  # at least two domains are needed
 
 
 def test_folders_nested_deeper_than_the_stack(deep: Path) -> None:

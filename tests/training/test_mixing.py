@@ -134,6 +134,21 @@ def test_a_network_that_draws_random_numbers_gives_the_same_rows(
     assert found[0] == found[1]
 
 
+def test_a_limit_is_that_of_every_stream(root: Path, arrays: DomainArrays, tmp_path: Path) -> None:
+    plan().run(arrays, tmp_path / "erm")
+    study = DomainStudy(
+        str(root / "data"),
+        (str(tmp_path / "erm" / BEST),),
+        ("source",),
+        batch_size=8,
+        limit=3,
+        cache=str(root / "cache"),
+    )
+    rows = [each for each in run(study, RowStore(tmp_path / "rows")) if isinstance(each, Row)]
+    assert len({row.cell.stream.label for row in rows}) > 1  # the target, and validation
+    assert {row.metrics["count"] for row in rows} == {3}
+
+
 @pytest.mark.parametrize("name", ["limit", "batch_size"])
 def test_impossible_studies(name: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):

@@ -612,6 +612,12 @@ def test_a_verdict_names_clear_harm_first() -> None:
     assert said.startswith("Clear harm by bn. tent, the best of 2 methods by these labels, helps")
 
 
+def test_several_comparisons_name_clear_harm_first() -> None:
+    (group,) = group_rows(make_rows(("bn", "source", "tent")))
+    said = overall_verdict([group, group], [])
+    assert said.startswith("Clear harm by bn in 2. Adapting helps in 2 of 2 comparisons")
+
+
 def test_a_verdict_speaks_of_the_method_that_one_would_run() -> None:
     (default,) = [
         parameter.default

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar
 
 from torch import Tensor, nn
-from typing_extensions import Unpack
+from typing_extensions import Unpack, overload
 
 from driftnorm._internal.names import nearest
 from driftnorm.adapter._contract import Adapter
@@ -53,7 +53,7 @@ class Options(TypedDict, total=False):
 
 @overload
 def adapt(
-    network: nn.Module, method: str | Recipe = "gprebn", **options: Unpack[Options]
+    network: nn.Module, method: str | Recipe = "steady", **options: Unpack[Options]
 ) -> RecipeAdapter: ...
 
 

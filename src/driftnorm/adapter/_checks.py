@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from driftnorm.functional import Moments
 
 __all__ = [
     "check_input",
+    "check_labelled",
     "looks_multi_label",
     "looks_unnormalized",
     "normalizes_input",
@@ -18,6 +20,9 @@ __all__ = [
     "reads_integers",
     "refuse_export",
 ]
+
+
+_ENOUGH_OUTPUTS = 16
 
 
 def refuse_export() -> None:
@@ -52,6 +57,24 @@ def check_input(x: object, network: nn.Module) -> Tensor:
             f"move one of them: `x.to({str(home)!r})` or `adapter.to({str(x.device)!r})`."
         )
     return x
+
+
+def check_labelled(batch: object, argument: str) -> tuple[Tensor, Tensor]:
+    """A pair of inputs and labels, as data loaders give them; raises on anything else."""
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        x, labels = batch
+        if isinstance(x, Tensor) and isinstance(labels, Tensor):
+            return x, labels
+    got, how = type(batch).__name__, "((x, y) for x, y in loader)"
+    if isinstance(batch, Mapping):
+        keys = [*map(repr, batch)]
+        got = f"a {got} with the keys {', '.join(keys)}"
+        first, last = (keys[0], keys[-1]) if keys else ("'image'", "'label'")
+        how = f"((b[{first}], b[{last}]) for b in loader)"
+    raise TypeError(
+        f"`{argument}` must give batches as pairs of tensors (inputs, labels), got {got}; pass a "
+        f"generator of pairs, such as `{how}`."
+    )
 
 
 def reads_integers(network: nn.Module) -> bool:
@@ -94,6 +117,11 @@ def looks_unnormalized(x: Tensor, first: Moments | None, source: Moments | None)
 
 def looks_multi_label(logits: Tensor) -> bool:
     """Whether outputs look like sigmoids, one for each label, which need not add up to 1."""
-    if logits.shape[1] < 2 or not bool(((logits > 0) & (logits < 1)).all()):
+    # A few logits may lie there by chance.
+    if (
+        logits.shape[1] < 2
+        or logits.numel() < _ENOUGH_OUTPUTS
+        or not bool(((logits > 0) & (logits < 1)).all())
+    ):
         return False
     return bool(((logits.sum(dim=1) - 1).abs() > 0.05).any())

@@ -39,7 +39,7 @@ from driftnorm.adapter._setup import (
     start_values,
     trained_names,
 )
-from driftnorm.adapter._state_checks import check_network, check_tree
+from driftnorm.adapter._state_checks import check_network, check_state
 from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting
 from driftnorm.adapter._tree import converted, mapped, mean_of, moved
 from driftnorm.adapter._watch import GUARD, Watch
@@ -558,7 +558,8 @@ class RecipeAdapter(Adapter):
         trees = saving.unpack(own)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
-        check_tree(trees["state"], self.recipe, self._layers, start_values(self.converted))
+        shapes = {name: value.shape for name, value in start_values(self.converted).items()}
+        check_state(trees, self.recipe, self._layers, shapes)
 
         def home_of(value: Tensor) -> Tensor:
             # Scalars, such as an optimiser's step counters, stay where they are.

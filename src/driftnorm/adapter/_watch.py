@@ -65,8 +65,8 @@ class Watch:
         """Warn about a batch that makes results silently wrong."""
         # Of dense predictions, one image holds as many as it has positions.
         samples = forward.logits.numel() // forward.logits.shape[1]
+        self._look_at_episode(len(forward.logits), samples)
         self._look_at_size(samples)
-        self._look_at_episode(samples)
         if draft.batches == 0:
             self._look_at_logits(forward.logits)
             self._look_at_first(draft, x, setting)
@@ -85,16 +85,27 @@ class Watch:
                 "'bn-prior'.",
             )
 
-    def _look_at_episode(self, samples: int) -> None:
-        """Running statistics of one image are just its own: the average has no effect."""
+    def _look_at_episode(self, images: int, samples: int) -> None:
+        """Warn if every batch starts anew and is too small to start with."""
+        if not self._episodic:
+            return
         statistics = self._recipe.statistics
         alone = statistics.keeps_history and not statistics.uses_source
-        if self._episodic and samples == 1 and alone:
+        advice = "take 'bn-prior', which weighs each batch against the source"
+        if samples == 1 and alone:
             self.say_once(
                 "episode",
                 "with `episodic=True` every batch starts anew, so the running statistics of a "
-                "batch of 1 are those of one image: take 'bn-prior', which weighs it against the "
-                "source.",
+                f"batch of 1 are those of one image: {advice}.",
+            )
+        enough = max(
+            (p.enough for p in self._recipe.answer if isinstance(p, ThetaChoice)), default=0
+        )
+        if images < enough and self._before < enough:  # not just a loader's last batch
+            self.say_once(
+                "episode",
+                f"with `episodic=True` every batch starts anew, and the source answers until "
+                f"{enough} images were seen: batches of {images} are not adapted to; {advice}.",
             )
 
     def _look_at_first(self, draft: Draft, x: Tensor, setting: Setting) -> None:

@@ -18,12 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from driftnorm.parts.choices import information, spread_of
+from driftnorm.parts.contract import check_counts, check_shares
 from driftnorm.parts.losses import softmax_entropy
 
 __all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]
 
 Policy: TypeAlias = Literal["warn", "reset", "freeze", "off"]
 Remembered: TypeAlias = Mapping[str, Any]
+_COUNTS = (
+    *("images", "owed", "held", "hold", "since", "differ", "disagreement"),
+    *("pair_count", "pairs", "squares", "last", "p_entropy", "q_entropy"),
+)
 
 
 class Signals(NamedTuple):
@@ -262,11 +267,15 @@ class Guard:
     @staticmethod
     def judge(memory: Remembered) -> None:
         """Raise ``ValueError`` if a saved memory cannot be a guard's."""
-        for name in ("images", "owed", "held", "hold", "since", "differ", "pair_count"):
-            value = float(memory.get(name, 0.0))
-            if not value >= 0:
-                raise ValueError(f"`{name}` must be >= 0, got {value}.")
+        check_counts(memory, _COUNTS)
+        for name, most in (("differ", "images"), ("squares", "images"), ("pairs", "pair_count")):
+            if not float(memory.get(name, 0.0)) <= 1.01 * float(memory.get(most, 0.0)) + 1e-6:
+                raise ValueError(f"`{name}` must be at most `{most}`, got {float(memory[name])}.")
+        if not memory.get("disagreement", 0.0) <= 1:
+            raise ValueError(f"`disagreement` is a share, got {memory['disagreement']}.")
         for name in ("p", "q"):
-            if name in memory and not bool((memory[name] >= 0).all()):
-                raise ValueError(f"`{name}` must hold sums of shares, >= 0.")
+            check_shares(memory, name)
+            most = memory.get("images", 0.0) * math.log(max(len(memory.get(name, ())), 2))
+            if not float(memory.get(f"{name}_entropy", 0.0)) <= 1.01 * most + 1e-6:
+                raise ValueError(f"`{name}_entropy` must be at most {most}.")
         Guard.alarms(memory)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
+from driftnorm.adapter._checks import check_labelled
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.metrics import (
     Bools,
@@ -60,7 +61,8 @@ def evaluate(
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     said: set[str] = set()
-    for x, labels in stream:
+    for batch in stream:
+        x, labels = check_labelled(batch, "stream")
         begun = time.perf_counter()
         with warnings_to(said.add):
             answer = adapter(x)

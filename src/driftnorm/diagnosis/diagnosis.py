@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from driftnorm.adapter._checks import normalizes_input
+from driftnorm.adapter._checks import check_labelled, normalizes_input
 from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
 from driftnorm.diagnosis.findings import DOUBTS, Finding, find
 from driftnorm.diagnosis.inventory import Inventory, take_inventory
@@ -210,12 +210,24 @@ def diagnose(
         raise ValueError(f"`most_batches` must be at least 1, got {most_batches}.")
     if not methods:
         raise ValueError("`methods` must name at least one method to try.")
+    if isinstance(batches, Tensor):
+        raise TypeError(
+            "`batches` must be several batches, got one tensor; pass a data loader, or "
+            "`batches.split(64)`."
+        )
     inventory = take_inventory(network)
-    pairs = ((b, None) if isinstance(b, Tensor) else b for b in batches)
+    pairs = (_pair(batch) for batch in batches)
     run = dry_run(network, pairs, methods, most_batches, folders)
     findings = find(inventory, run, normalizes_input(network))
     outcome = decide(run, findings)
     return Diagnosis(inventory, run, findings, outcome, advise(run, inventory, findings, outcome))
+
+
+def _pair(batch: object) -> Batch:
+    """Images and their labels, or images alone."""
+    if isinstance(batch, tuple) and len(batch) == 2 and batch[1] is None:
+        batch = batch[0]
+    return (batch, None) if isinstance(batch, Tensor) else check_labelled(batch, "batches")
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.contract import Answer, Step, Whole
+from driftnorm.parts.contract import Answer, Step, Whole, check_counts
 from driftnorm.parts.losses import softmax_entropy
 
 __all__ = ["T3A", "Centroids", "Lame", "PriorCorrection", "RunningCentroids"]
@@ -122,6 +122,7 @@ class T3A(Centroids):
         return F.normalize(sums, dim=1)
 
     def judge(self, memory: Remembered) -> None:  # noqa: D102
+        check_counts(memory, ("entropy",))
         if "labels" in memory and memory["labels"].numel():
             lowest, highest = int(memory["labels"].min()), int(memory["labels"].max())
             if not 0 <= lowest <= highest < memory["classes"]:
@@ -190,8 +191,7 @@ class RunningCentroids(Centroids):
         return centroids if self.reading == "literal" else F.normalize(centroids, dim=1)
 
     def judge(self, memory: Remembered) -> None:  # noqa: D102
-        if "counts" in memory and bool((memory["counts"] < 0).any()):
-            raise ValueError("`counts` must be >= 0.")
+        check_counts(memory, ("counts",))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.contract import Answer, Cost, Forward, Serving, Statistics, Step, Whole
+from driftnorm.parts.contract import (
+    Answer,
+    Cost,
+    Forward,
+    Serving,
+    Statistics,
+    Step,
+    Whole,
+    check_counts,
+    check_shares,
+)
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.statistics import Mixture, Window, counted_jumps, forgotten, of_theta
 
@@ -191,9 +201,14 @@ class ThetaChoice(Answer):
     def judge(self, memory: Remembered) -> None:
         """Counts and sums are never negative, and the choice is one of the thetas."""
         for name in ("own", *_names(self)):
-            counted = memory.get(name, {"images": 1.0, "entropy": torch.zeros(())})
-            if not counted["images"] > 0 or not float(counted["entropy"]) >= 0:
-                raise ValueError(f"`{name}` must have counted images, got {counted['images']}.")
+            counted = memory.get(name, {})
+            if counted and not counted["images"] > 0:
+                raise ValueError(f"`{name}/images` must be > 0, got {counted['images']}.")
+            try:
+                check_counts(counted, ("entropy",))
+                check_shares(counted, "p")
+            except ValueError as error:
+                raise ValueError(f"`{name}`: {error}") from error
         if not 0 <= memory.get("choice", 0) <= len(_names(self)):
             raise ValueError(f"`choice` must be from 0 to {len(_names(self))}.")
 

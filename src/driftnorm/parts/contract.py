@@ -49,6 +49,8 @@ __all__ = [
     "Verdict",
     "Weight",
     "Whole",
+    "check_counts",
+    "check_shares",
     "parts_in",
 ]
 
@@ -120,7 +122,28 @@ class Part(ABC):  # noqa: B024 (its roles have the abstract methods)
         return None
 
     def judge(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 (most take any number)
-        """Raise ``ValueError`` if a saved memory cannot belong to this part."""
+        """Raise ``ValueError`` if a saved memory, or what was fitted, cannot be this part's."""
+
+
+def check_counts(memory: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise ``ValueError`` if numbers or tensors that count or add up something are negative."""
+    for name in names:
+        held = torch.as_tensor(memory.get(name, 0))
+        if held.numel() and not float(held.min()) >= 0:
+            raise ValueError(f"`{name}` must be >= 0, got {float(held.min()):g}.")
+
+
+def check_shares(memory: Mapping[str, Any], name: str, images: str = "images") -> None:
+    """Raise ``ValueError`` if sums of predictions over images cannot be that."""
+    if name not in memory:
+        return
+    check_counts(memory, [name])
+    total, expected = float(memory[name].sum()), float(memory[images])
+    if not abs(total - expected) <= 0.01 * expected:
+        raise ValueError(
+            f"`{name}` must add up to the {expected:g} of `{images}`, since the shares of an image "
+            f"add up to 1, got {total:g}."
+        )
 
 
 class Whole(Protocol):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from driftnorm.functional import statistics_dtype
-from driftnorm.parts.contract import Loss, Signal, Step, Tree, Weight
+from driftnorm.parts.contract import Loss, Signal, Step, Tree, Weight, check_counts
 
 __all__ = [
     "CrossEntropy",
@@ -250,6 +250,10 @@ class Fisher(Loss):
             for (name, value), g in zip(live.items(), found, strict=True)
         }
         return {"fisher": squares}
+
+    def judge(self, memory: Mapping[str, Any]) -> None:
+        """Squares are never negative."""
+        check_counts(memory.get("fisher", {}), memory.get("fisher", {}))
 
 
 def _check_threshold(threshold: float) -> None:

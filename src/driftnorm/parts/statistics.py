@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import torch
 
 from driftnorm.functional import Moments
-from driftnorm.parts.contract import SHARED, THETA, Measured, Statistics
+from driftnorm.parts.contract import SHARED, THETA, Measured, Statistics, check_counts
 
 __all__ = [
     "Batch",
@@ -109,11 +109,7 @@ def _variance(mean: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 def _check_memory(memory: Remembered) -> None:
     """Raise if the numbers cannot be moments over a stream."""
-    if memory.get("batches", 0) < 0:
-        raise ValueError(f"`batches` must be >= 0, got {memory['batches']}.")
-    for name in ("var", "second"):
-        if name in memory and bool((memory[name] < 0).any()):
-            raise ValueError(f"`{name}` must be >= 0.")
+    check_counts(memory, ("batches", "var", "second"))
 
 
 class _Tracking(Statistics):
@@ -480,8 +476,8 @@ class Window(Statistics):
 
     def judge(self, memory: Remembered) -> None:  # noqa: D102
         _check_memory(memory)
-        if not 0 <= memory.get("evidence", 0.0) < math.inf:
-            raise ValueError(f"`evidence` must be >= 0, got {memory['evidence']}.")
+        check_counts(memory, ("evidence", "usual", "judged"))
+        check_counts(memory.get("recent", {}), ("images", "second"))
 
 
 def _distance(batch: Moments, before: Moments) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from driftnorm.parts.contract import SHOWN, Cost, Step, Update, Values
+from driftnorm.parts.contract import SHOWN, Cost, Step, Update, Values, check_counts
 
 __all__ = [
     "OPTIMIZERS",
@@ -86,6 +86,14 @@ class Descent(Update):
             if p in optimizer.state
         }
         return {name: parameter.detach() for name, parameter in parameters.items()}
+
+    def judge(self, memory: Mapping[str, Any]) -> None:
+        """Steps are counted, and averages of squares are never negative."""
+        for name, state in memory.items():
+            try:
+                check_counts(state, [key for key in state if key == "step" or "sq" in key])
+            except ValueError as error:
+                raise ValueError(f"`{name}`: {error}") from error
 
 
 def _followed(value: Any, parameter: Tensor) -> Any:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
@@ -25,17 +26,19 @@ class DomainCheck:
     Attributes:
         survey: The set's name, place and files.
         problems: All that is missing, stray or damaged; empty for a valid folder.
+        place: What the user knows it by: its folder, or the archive that it was unpacked from.
     """
 
     survey: DomainSurvey
     problems: tuple[Problem, ...]
+    place: Path
 
     def lines(self) -> list[str]:
         """Counts of every domain and class, as text."""
         survey = self.survey
         version = f", {survey.version}" if survey.version else ""
         version = ", not as published" if survey.deviations else version
-        lines = [f"{survey.name} in {survey.root}{version}"]
+        lines = [f"{survey.name} in {self.place}{version}"]
         for domain, classes in survey.pictures.items():
             counts = ", ".join(f"{name} {len(paths)}" for name, paths in classes.items())
             lines.append(f"  {domain}: {sum(map(len, classes.values()))} pictures ({counts})")
@@ -43,7 +46,7 @@ class DomainCheck:
 
     def advice(self) -> str:
         """What to do about a set that resembles a published one but differs, else empty."""
-        known, root = self.survey.known, self.survey.root
+        known, root = self.survey.known, self.place
         if self.survey.deviations and known:
             said = f"It is not {known.name} as published; it can still be used for training."
             own = "To use it as a set of your own"
@@ -78,7 +81,8 @@ def check_domains(
     survey = survey_domains(path, name, cache=cache, progress=progress)
     problems = [*survey.faults, *survey.deviations, *_stray_files(survey)]
     damaged = _damaged(survey, checked_workers(workers), progress)
-    return DomainCheck(survey, (*problems, *damaged))
+    place = Path(path) if Path(path).is_file() else survey.root
+    return DomainCheck(survey, (*problems, *damaged), place)
 
 
 def _stray_files(survey: DomainSurvey) -> Iterator[Problem]:

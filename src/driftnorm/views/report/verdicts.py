@@ -182,6 +182,12 @@ def overall_verdict(
     }
     parts = [texts[key].format(found[key]) for key in texts if found[key]]
     more = f"; {best} is the best method in {times}" if times > 1 and best is not None else ""
+    harm = Counter(
+        method for group in groups for method in group.methods if outcome(group, method) == "hurts"
+    )
+    usual = {usual_method(group) for group in groups}
+    others = [f"{method} in {times}" for method, times in harm.most_common() if method not in usual]
+    lead = f"Clear harm by {_names(others)}. " if others else ""
     guessing = sum(map(is_near_chance, groups))
     chance = f"; the network itself is near chance in {guessing}" if guessing else ""
-    return f"Adapting {', '.join(parts)} of {len(groups)} comparisons{more}{chance}."
+    return f"{lead}Adapting {', '.join(parts)} of {len(groups)} comparisons{more}{chance}."
