@@ -220,6 +220,16 @@ def passes() -> str:
     )
 
 
+WHERE_IT_LOSES = """## Where it loses
+
+* **A poor source on images sorted by class**: on PACS `sketch`, unseen and sorted, where the source
+  errs on a third of the images, it is far below the source. The other methods lose more. Why was
+  not examined, since a cure must not be sought on held-out rows.
+* **Images of several shifts mixed in one batch**, at batch 8: no window fits them all.
+* **Its price**, below: up to five forward passes.
+"""
+
+
 def few_classes() -> Table:
     """What `benchmarks/few_classes.py` measured, paired with the source image by image."""
     rows = [json.loads(line) for line in FEW.read_text().splitlines()]
@@ -247,7 +257,9 @@ Written by `python benchmarks/one_default_page.py` from `rows/one-default-*.json
 images 2000 to 3999 under four other corruptions (shot noise, defocus blur, zoom blur, frost;
 severity 5), two data sets and two networks. The split was committed in `benchmarks/one_default.py`
 before the first of these rows was measured, and nothing of `steady` was changed after it. An
-earlier split was spoiled by looking at it too early, and its rows were removed.
+earlier split was spoiled by looking at it too early, and its rows were removed. A third network,
+EfficientNet-Lite0, was trained here on three domains of PACS; it meets held-out images of them and
+of a fourth one that it never saw.
 
 Goals: never more than 1 point below the source; within 0.5 points of the best other method; ahead
 of each in the mean over streams and in the worst window; batch sizes 1 to 500 and a rate ten times
@@ -269,6 +281,7 @@ def main() -> None:
         goals(rows).to_markdown(),
         methods(rows).to_markdown(),
         against_cotta(rows),
+        WHERE_IT_LOSES,
         few_classes().to_markdown(),
         rates(rows).to_markdown(),
         f"`{parse_method(BOUNDED)}` is `tent` with a bounded step on the statistics of "
