@@ -12,6 +12,7 @@ from driftnorm.adapter._probe import Layout
 from driftnorm.adapter._surgery import describe_norms
 from driftnorm.errors import NoBatchNormError
 from driftnorm.functional import statistics_dtype
+from driftnorm.methods import methods_without_batch_norm
 from driftnorm.parts.layers import select
 from driftnorm.parts.statistics import Source
 from driftnorm.recipe import Recipe, readable
@@ -123,7 +124,7 @@ def check_batch_norm(
         raise NoBatchNormError(
             f"`adapt` found no batch-norm layer in {type(network).__name__}, and {method!r} adapts "
             f"those. Normalisation layers it has: {describe_norms(network)}. Methods that work "
-            f"without batch norm: t3a, rt3a, pl, pl-c, shot, shot-im."
+            f"without batch norm: {', '.join(methods_without_batch_norm())}."
         )
     without = [name for name, layer in layers.items() if layer.source is None]
     if recipe.needs_source_statistics and without and recipe.only is None:

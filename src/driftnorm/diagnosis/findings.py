@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
-from driftnorm.methods import known_methods
+from driftnorm.methods import methods_without_batch_norm
 from driftnorm.models.normalized import doubt_of_constants
 
 __all__ = ["DOUBTS", "ORDERS", "Finding", "find", "find_cost_of_order"]
@@ -148,13 +148,11 @@ def _wrong_range(looks: Looks, normalizes: bool) -> str | None:
 
 def _of_statistics(inventory: Inventory) -> Iterator[Finding]:
     if not inventory.layers:
-        known = known_methods().items()
-        others = [n for n, m in known if n != "source" and not m.recipe.needs_batch_norm]
         yield Finding(
             "no-batch-norm",
             True,
             f"the network has no batch norm (its norms: {inventory.norms}); only methods that "
-            f"need none work on it: {', '.join(others)}.",
+            f"need none work on it: {', '.join(methods_without_batch_norm())}.",
         )
     initial = inventory.named("initial")
     if initial:
@@ -247,11 +245,8 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
         )
     for trial in run.trials:
         if trial.alarms:
-            yield Finding(
-                "alarm",
-                False,
-                f"the guard raised {trial.alarms} alarms for {trial.method}.",
-            )
+            alarms = "an alarm" if trial.alarms == 1 else f"{trial.alarms} alarms"
+            yield Finding("alarm", False, f"the guard raised {alarms} for {trial.method}.")
 
 
 def _by_chance(run: DryRun) -> str:

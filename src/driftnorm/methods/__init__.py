@@ -87,6 +87,12 @@ def register(method: Method) -> Method:
     return method
 
 
+def methods_without_batch_norm() -> list[str]:
+    """Names of the methods that adapt networks without batch norm."""
+    known = known_methods().items()
+    return [n for n, m in known if n != "source" and not m.recipe.needs_batch_norm]
+
+
 def known_methods() -> dict[str, Method]:
     """Every method: built in, provided by installed packages, or registered.
 

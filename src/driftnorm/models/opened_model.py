@@ -333,7 +333,8 @@ def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Prepr
     else:
         raise ValueError(
             f"nothing says how {model!r} normalises its input: give `mean` and `std` per channel "
-            "for images in [0, 1] (0 0 0 and 1 1 1 if it takes them as they are)."
+            "(`--mean`, `--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes them as they "
+            "are."
         )
     if known is None:
         return Preprocessing(mean, std, pixels)

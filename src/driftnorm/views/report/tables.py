@@ -109,7 +109,7 @@ def _note(group: Group) -> str:
         return "No stream has rows of every method, so there is no mean to compare."
     kind = "shifted streams" if group.shifts else "streams"
     which = (
-        f"all {len(streams)} {kind}"
+        (f"all {len(streams)} {kind}" if len(streams) > 1 else f"the one {kind.removesuffix('s')}")
         if streams == every
         else f"the {len(streams)} of {len(every)} {kind} that every method ran on"
     )
