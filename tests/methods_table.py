@@ -66,7 +66,8 @@ _EASY = {"threshold": 0.2, **_BOLD}  # below chance: every prediction is confide
 def _from_outside() -> Iterator[Row]:
     """The methods that ``DRIFTNORM_IMPORT`` or an installed package provides, at their defaults."""
     for name, method in known_methods().items():
-        if not method.build.__module__.startswith("driftnorm."):
+        function = getattr(method.build, "func", method.build)  # some of ours are partial
+        if not function.__module__.startswith("driftnorm."):
             recipe = build(name)
             trains = None if recipe.trainable == "none" else recipe.trainable
             yield Row(name, trains=trains, needs_source=recipe.needs_source_statistics)

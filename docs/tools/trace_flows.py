@@ -38,7 +38,7 @@ WATCHED = {
     "splits computed": {"splits.split_domain"},
     "weights read": {"weight_layouts.load_weights"},
     "image sets opened": {"labelled.load_clean", "inputs.open_inputs", "cache.cached_arrays"},
-    "streams corrupted": {"corrupted.corrupted"},
+    "streams corrupted": {"corruption.corrupted"},
 }
 """What is counted, by the modules and names of the functions that do it."""
 

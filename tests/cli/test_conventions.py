@@ -175,7 +175,8 @@ def test_every_command_says_the_same_of_a_network_without_constants(
     lines = {line for text in told for line in text.splitlines()}
     assert [line for line in lines if line.startswith("driftnorm: ")] == [
         "driftnorm: nothing says how 'own_net:factory' normalises its input: give `mean` and `std` "
-        "per channel for images in [0, 1] (0 0 0 and 1 1 1 if it takes them as they are)."
+        "per channel (`--mean`, `--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes them "
+        "as they are."
     ]
 
 

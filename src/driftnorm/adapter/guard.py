@@ -228,7 +228,7 @@ class Guard:
             information(q, memory["q_entropy"] / images, self.caution),
             spread_of(p),
             spread_of(q),
-            float(memory["differ"]) / images,
+            min(1.0, float(memory["differ"]) / images),  # the sums may differ in the last bit
             (pairs - mean_square) / own if own > 1e-6 else 0.0,
         )
 
