@@ -315,7 +315,7 @@ def test_the_committed_demo_makes_a_whole_page() -> None:
     errors = {row.method: mean_error(rows, row.method) for row in rows}
     best = min(errors, key=lambda method: errors[method])
     said = f"steady helps on digits, digit-cnn: {errors['source']:.1f} % → {errors['steady']:.1f} %"
-    assert said in text
+    assert f"Clear harm by pl. {said}" in text  # pl-c loses 0.03 points: certain, and too little
     worst = "the best of {} methods by these labels is {}, {:.1f} %"
     assert worst.format(len(errors) - 1, best, errors[best]) in text
     assert "severities 1 to 3" in text

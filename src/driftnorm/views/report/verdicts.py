@@ -30,6 +30,7 @@ __all__ = [
 USUAL = "steady"
 """The default method of `driftnorm.adapt`."""
 _NAMED = 3  # methods that are named one by one
+_SLIGHT = 0.1  # points; below this even a certain loss is not worth a headline
 
 
 def best_method(group: Group) -> str | None:
@@ -54,6 +55,11 @@ def outcome(group: Group, method: str | None) -> Outcome:
     if change.high < 0:
         return "helps"
     return "hurts" if change.low > 0 else "unclear"
+
+
+def _harms(group: Group, method: str) -> bool:
+    change = group.change(method)
+    return outcome(group, method) == "hurts" and change is not None and change.value >= _SLIGHT
 
 
 def is_near_chance(group: Group) -> bool:
@@ -94,7 +100,7 @@ def group_verdict(group: Group, measure: Measure = ERROR) -> str:
     lead = ""
     if is_near_chance(group):
         lead = "Your network, unadapted, is near chance here, so little can be concluded. "
-    harmful = [m for m in tried if m != method and outcome(group, m) == "hurts"]
+    harmful = [m for m in tried if m != method and _harms(group, m)]
     if harmful and found != "hurts":
         lead += f"Clear harm by {_names(harmful)}. "
     rest = f"; so {'do' if len(harmful) > 1 else 'does'} {_names(harmful)}" if harmful else ""
@@ -182,9 +188,7 @@ def overall_verdict(
     }
     parts = [texts[key].format(found[key]) for key in texts if found[key]]
     more = f"; {best} is the best method in {times}" if times > 1 and best is not None else ""
-    harm = Counter(
-        method for group in groups for method in group.methods if outcome(group, method) == "hurts"
-    )
+    harm = Counter(m for group in groups for m in group.methods if _harms(group, m))
     usual = {usual_method(group) for group in groups}
     others = [f"{method} in {times}" for method, times in harm.most_common() if method not in usual]
     lead = f"Clear harm by {_names(others)}. " if others else ""
