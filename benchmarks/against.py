@@ -1,22 +1,25 @@
 """This version against another one: time and memory per batch, in one interleaved run.
 
-    python benchmarks/against.py ../other/src [--batches 8 200] [--methods bn tent gprebn]
+    python benchmarks/against.py ../other/src [--batches 8 200] [--methods bn tent gprebn] \
+        [--rows docs/rows/engine-overhead.jsonl]
 
-Each version has a process of its own for every method and batch size; both run one batch in turn,
-so that other load on the machine affects both. Ratios are this / other: the median over the rounds,
-and the ratio of the fastest rounds, which a busy machine disturbs least. Memory is exact: the most
-bytes that tensors held at once during a batch.
+Each version has processes of its own for every method and batch size, `PAIRS` one after the other;
+both of a pair run one batch in turn, so that other load on the machine affects both. Ratios are
+this / other: the median over the rounds, and the ratio of the fastest rounds, which a busy machine
+disturbs least. Memory is exact: the most bytes that tensors held at once during a batch.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+PAIRS = 4
 HERE = Path(__file__).resolve().parents[1] / "src"
 # Only what every version has: `adapt` and the network by its name.
 WORKER = """
@@ -93,37 +96,50 @@ class Version:
         self._process.communicate()
 
 
-def compare(other: Path, method: str, size: int, rounds: int) -> str:
-    """One line: ratios of time and of peak memory."""
-    versions = [Version(HERE, method, size), Version(other, method, size)]
+def compare(other: Path, method: str, size: int, rounds: int) -> dict[str, str | float]:
+    """Ratios of time, and peak memory in megabytes."""
     rows = []
-    for turn in range(rounds):
-        order = versions if turn % 2 else versions[::-1]  # neither always goes first
-        took = {version: version.seconds() for version in order}
-        rows.append([took[version] for version in versions])
-    for version in versions:
-        version.end()
+    for _ in range(PAIRS):  # processes differ by how their memory happens to lie
+        versions = [Version(HERE, method, size), Version(other, method, size)]
+        for turn in range(rounds // PAIRS):
+            order = versions if turn % 2 else versions[::-1]  # neither always goes first
+            took = {version: version.seconds() for version in order}
+            rows.append([took[version] for version in versions])
+        for version in versions:
+            version.end()
     low, middle, high = statistics.quantiles([this / that for this, that in rows], n=4)
     fastest = [min(column) for column in zip(*rows, strict=True)]
     memory = [version.peak_megabytes for version in versions]
-    return (
-        f"{method:8} batch {size:4}: time {middle:.3f} (quartiles {low:.3f} to {high:.3f}), "
-        f"fastest {fastest[0] / fastest[1]:.3f} ({1e3 * fastest[0]:.1f} and "
-        f"{1e3 * fastest[1]:.1f} ms), tensors {memory[0]:.1f} and {memory[1]:.1f} MB"
-    )
+    return {
+        "method": method,
+        "batch": size,
+        "rounds": len(rows),
+        "time": round(middle, 4),
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "fastest": round(fastest[0] / fastest[1], 4),
+        "milliseconds": round(1e3 * fastest[0], 2),
+        "megabytes": round(memory[0], 2),
+        "other_megabytes": round(memory[1], 2),
+    }
 
 
 def main() -> None:
-    """Print a line for every method and size of batch."""
+    """Print a line for every method and size of batch, and keep them as rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="folder `src` of the other version")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 200])
     parser.add_argument("--methods", nargs="+", default=["bn", "tent", "gprebn"])
-    parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rows", type=Path, help="write the rows to this file as well")
     given = parser.parse_args()
+    lines = []
     for size in given.batches:
         for method in given.methods:
-            print(compare(given.other.resolve(), method, size, given.rounds), flush=True)
+            lines.append(json.dumps(compare(given.other.resolve(), method, size, given.rounds)))
+            print(lines[-1], flush=True)
+    if given.rows is not None:
+        given.rows.write_text("".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":

@@ -370,6 +370,36 @@ def concept_rates() -> str:
     return Table("Error in %", columns, lines, found["note"]).to_markdown()
 
 
+def engine_overhead() -> str:
+    """What a batch costs beside the engine before the open contract."""
+    rows = [*map(json.loads, (ROWS / "engine-overhead.jsonl").read_text().splitlines())]
+    lines = tuple(
+        (
+            f"`{row['method']}`, batch {row['batch']}",
+            f"{row['time']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
+            row["fastest"],
+            row["milliseconds"],
+            f"{row['megabytes']:.1f} and {row['other_megabytes']:.1f}",
+        )
+        for row in rows
+    )
+    columns = (
+        Column("method"),
+        Column("time, this / before"),
+        Column("fastest round, this / before", decimals=2),
+        Column("ms, this"),
+        Column("tensors, MB"),
+    )
+    note = (
+        f"ResNet-20, 32 px, one thread, guard off; {rows[0]['rounds']} rounds in turn, by four "
+        "pairs of processes, median and quartiles of the ratios. `python benchmarks/against.py "
+        "SRC` with the sources before the contract (the parent of commit 58c4775)."
+    )
+    return Table(
+        "The engine before and after the open contract", columns, lines, note
+    ).to_markdown()
+
+
 ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "demo": demo,
     "gains": gains,
@@ -381,6 +411,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "claims-overview": claims_overview,
     "claims": claims,
     "claims-domains": domain_claims,
+    "engine-overhead": engine_overhead,
     "concept-statistics": concept_statistics,
     "concept-gradient": concept_gradient,
     "concept-rates": concept_rates,
