@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 import driftnorm
 from driftnorm.adapter._step import LiveStep
 from driftnorm.adapter._tree import flatten, mapped, tensors, unflatten
+from driftnorm.parts import Batch, Review, Step
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 Build = Callable[..., nn.Module]
@@ -327,3 +329,31 @@ def test_a_network_may_change_its_input(row: Row, network: Build, batches: Draw)
         before = x.clone()
         assert torch.equal(changing(x), plain(x))
         assert torch.equal(x, before)
+
+
+@dataclass(frozen=True)
+class Drawing(Review):
+    """Keeps what it drew at each batch."""
+
+    name: str
+
+    def __call__(self, step: Step) -> None:
+        drawn = torch.rand(1, generator=step.random(self))
+        step[self] = {"drawn": (*step[self].get("drawn", ()), drawn)}
+
+
+def drawn_by(network: nn.Module, data: list[Tensor], seed: int) -> list[list[float]]:
+    """What two parts draw on a stream."""
+    recipe = driftnorm.Recipe(statistics=Batch(), review=(Drawing("a"), Drawing("b")))
+    adapter = driftnorm.adapt(network, recipe, seed=seed, guard="off")
+    for x in data:
+        adapter(x)
+    return [[float(x) for x in memory["drawn"]] for memory in adapter.state["parts"].values()]
+
+
+def test_draws_follow_from_seed_batch_and_part_alone(network: Build, batches: Draw) -> None:
+    data = batches(count=3)
+    first, again, other = (drawn_by(network(), data, seed) for seed in (1, 1, 2))
+    assert first == again
+    every = [number for drawn in (first, other) for part in drawn for number in part]
+    assert len(set(every)) == 12  # two seeds, two parts, three batches: no number twice
