@@ -6,7 +6,9 @@
 Each version has processes of its own for every method and batch size, `PAIRS` one after the other;
 both of a pair run one batch in turn, so that other load on the machine affects both. Ratios are
 this / other: the median over the rounds, and the ratio of the fastest rounds, which a busy machine
-disturbs least. Memory is exact: the most bytes that tensors held at once during a batch.
+disturbs least. Memory is exact: the most bytes that tensors held at once during a batch. Both
+versions keep the memory that they free: otherwise the kernel's page faults, which hit one process
+and not the next, decide by how much large batches differ.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAIRS = 4
+PAIRS = 6
+KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 HERE = Path(__file__).resolve().parents[1] / "src"
 # Only what every version has: `adapt` and the network by its name.
 WORKER = """
@@ -70,7 +73,7 @@ class Version:
     """A process that runs one batch when asked."""
 
     def __init__(self, source: Path, method: str, size: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(source)}
+        environment = {**os.environ, **KEEP_FREED, "PYTHONPATH": str(source)}
         self._process = subprocess.Popen(
             [sys.executable, "-c", WORKER, method, str(size)],
             stdin=subprocess.PIPE,
@@ -130,7 +133,7 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="folder `src` of the other version")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 200])
     parser.add_argument("--methods", nargs="+", default=["bn", "tent", "gprebn"])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--rows", type=Path, help="write the rows to this file as well")
     given = parser.parse_args()
     lines = []

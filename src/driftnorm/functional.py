@@ -98,7 +98,8 @@ def is_finite(tensors: Iterable[Tensor]) -> bool:
         if tensor.numel() > _SMALL:
             sums.append(tensor.detach().sum(dtype=statistics_dtype(tensor.dtype)))
         else:
-            small.append(tensor.detach().flatten())
+            plain = tensor.detach() if tensor.requires_grad else tensor
+            small.append(plain if plain.dim() == 1 else plain.flatten())
     if small:  # one reduction is cheaper than one per tensor
         together = small[0] if len(small) == 1 else torch.cat(small)
         sums.append(together.sum(dtype=statistics_dtype(together.dtype)))
@@ -111,7 +112,7 @@ def _native_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     dtype = statistics_dtype(x.dtype)
     # The kernel takes its result type from the (otherwise unused) running buffers.
     wide = x.new_zeros(x.shape[1], dtype=dtype) if dtype != x.dtype else None
-    mean, var = torch.ops.aten.batch_norm_update_stats(x, wide, wide, 0.0)
+    mean, var = torch.batch_norm_update_stats(x, wide, wide, 0.0)
     return mean, var
 
 

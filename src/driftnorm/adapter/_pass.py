@@ -25,7 +25,10 @@ class Pass:
         replay: What an earlier pass used, for ``"again"``.
     """
 
-    __slots__ = ("_replay", "_seen", "layers", "mode", "proposed", "statistics", "used")
+    __slots__ = (
+        *("_fact", "_latest", "_replay", "_seen"),
+        *("layers", "mode", "proposed", "statistics", "used"),
+    )
 
     def __init__(
         self,
@@ -40,6 +43,8 @@ class Pass:
         self.proposed: dict[str, Any] = {}
         self.used: dict[str, list[Moments]] = {}
         self._seen: dict[Statistics, Any] = {}
+        self._latest: Statistics | None = None
+        self._fact: Any = None
         self._replay = {name: iter(used) for name, used in (replay or {}).items()}
 
     def memory(self, name: str) -> Mapping[str, Any]:
@@ -57,13 +62,11 @@ class Pass:
         """The moments that normalise a layer's input; notes what they make of its memory."""
         name = layer.name
         memory = self.memory(name)
-        if chosen not in self._seen:
-            before = self.shared(chosen)
-            self._seen[chosen], after = chosen.observe(before, memory, at)
-            if after is not before:
-                told = {**self.proposed.get(SHARED, self.layers.get(SHARED, {}))}
-                self.proposed[SHARED] = {**told, readable(chosen): after}
-        proposal: object = chosen.propose(memory, at, layer.source, self._seen[chosen])
+        if chosen is not self._latest:  # most networks have one choice: it is hashed once per pass
+            if chosen not in self._seen:
+                self._observe(chosen, memory, at)
+            self._latest, self._fact = chosen, self._seen[chosen]
+        proposal: object = chosen.propose(memory, at, layer.source, self._fact)
         match proposal:
             case (Moments() as used, Mapping() as after):
                 pass
@@ -76,6 +79,14 @@ class Pass:
             self.proposed[name] = after
         self.used.setdefault(name, []).append(used)
         return used
+
+    def _observe(self, chosen: Statistics, memory: Mapping[str, Any], at: Measured) -> None:
+        """What a choice of statistics learns for all its layers, from the first of them."""
+        before = self.shared(chosen)
+        self._seen[chosen], after = chosen.observe(before, memory, at)
+        if after is not before:
+            told = {**self.proposed.get(SHARED, self.layers.get(SHARED, {}))}
+            self.proposed[SHARED] = {**told, readable(chosen): after}
 
     def again(self, name: str) -> Moments | None:
         """What normalised this call of the layer in the pass that is repeated."""

@@ -41,23 +41,26 @@ def tensors(tree: Any) -> Iterator[Tensor]:
 def new_tensors(tree: Any, before: Any) -> list[Tensor]:
     """The tensors of a tree that were not in the tree before: what a batch has replaced."""
     found: list[Tensor] = []
-    _collect(tree, before, found)
+    if tree is not before:
+        _collect(tree, before, found)
     return found
 
 
 def _collect(tree: Any, before: Any, found: list[Tensor]) -> None:
-    if tree is before:
-        return
     if isinstance(tree, Tensor):
         found.append(tree)
-    elif isinstance(tree, _MAPPINGS):
-        known = before if isinstance(before, _MAPPINGS) else {}
-        for key, value in tree.items():
-            _collect(value, known.get(key), found)
-    elif isinstance(tree, tuple):
-        known_parts = before if isinstance(before, tuple) else ()
-        for place, value in enumerate(tree):
-            _collect(value, known_parts[place] if place < len(known_parts) else None, found)
+        return
+    if isinstance(tree, tuple):
+        tree = dict(enumerate(tree))
+        before = dict(enumerate(before)) if isinstance(before, tuple) else {}
+    elif not isinstance(tree, _MAPPINGS):
+        return
+    known = before if isinstance(before, _MAPPINGS) else {}
+    for key, value in tree.items():
+        earlier = known.get(key)
+        if value is earlier or type(value) is int:  # every layer of every batch counts itself
+            continue
+        _collect(value, earlier, found)
 
 
 def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
