@@ -391,11 +391,10 @@ def engine_overhead() -> str:
         Column("tensors, MB"),
     )
     note = (
-        f"ResNet-20, 32 px, one thread, guard off; {rows[0]['rounds']} rounds in turn, by four "
-        "pairs of processes, median and quartiles of the ratios. `python benchmarks/against.py "
-        "SRC` with the sources before the contract (the parent of commit 58c4775). `bn` was "
-        "measured on an idle machine, the others beside another job. At batch 200 `bn` is slower; "
-        "runs differ by more than that, so by how much is open."
+        f"ResNet-20, 32 px, one thread, guard off; {rows[0]['rounds']} rounds in turn, by six "
+        "pairs of processes on an idle machine, median and quartiles of the ratios. `python "
+        "benchmarks/against.py SRC` with the sources before the contract (the parent of commit "
+        "58c4775)."
     )
     return Table(
         "The engine before and after the open contract", columns, lines, note
