@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import driftnorm
 from driftnorm.parts import Mixture, Running, ThetaChoice, Window
-from driftnorm.parts.choices import information
+from driftnorm.parts.evidence import coherence, counted, information, is_ordered, judge
 
 
 def worth(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
@@ -123,6 +123,64 @@ def test_it_is_the_source_on_clean_images_and_adapts_to_shifted_ones() -> None:
         foggy = shifted("fog", 2)
         adapted = accuracy(driftnorm.adapt(network, "steady"), foggy, test.labels, batch)
         assert adapted > accuracy(network, foggy, test.labels) + 0.2
+
+
+def test_coherence() -> None:
+    """Against its definition, over batches of any size; fading by images, not by batches."""
+    torch.manual_seed(0)
+    logits = torch.randn(40, 5)
+    p = logits.softmax(1)
+    for sizes in ([40], [8] * 5, [1] * 40, [3, 1, 36]):
+        counts: dict[str, object] = {}
+        for part in logits.split(sizes):
+            counts = counted(counts, part, memory=1e9)
+        mean = p[1:].mean(0) if sizes[0] == 1 else None  # the first image has no neighbour then
+        expected = (p[1:] * p[:-1]).sum(1).mean()
+        if mean is not None:
+            assert coherence(counts) == pytest.approx(float(expected - mean @ mean), abs=1e-5)
+        assert counts["pairs"] == pytest.approx(39)
+        assert counts["alike"] == pytest.approx(float(expected * 39), rel=1e-5)
+    forgotten = counted(counts, logits, memory=1e9, kept=0.0)
+    assert forgotten["images"] == 40
+    assert forgotten["pairs"] == pytest.approx(79)  # a jump says nothing about the order
+
+
+def test_coherence_is_high_for_right_predictions_of_ordered_labels_only() -> None:
+    labels = torch.arange(4).repeat_interleave(50)
+    right = 8 * torch.nn.functional.one_hot(labels, 4).float()
+    half = torch.where(torch.rand(200, 1) < 0.5, right, right[torch.randperm(200)])
+    shuffled, constant = right[torch.randperm(200)], right[:1].expand(200, 4)
+    every = {
+        name: counted({}, logits, memory=256)
+        for name, logits in {"right": right, "half": half}.items()
+    }
+    assert coherence(every["right"]) > coherence(every["half"]) > 0.1
+    assert is_ordered([*every.values()]) == 1
+    for logits in (shuffled, constant):
+        assert is_ordered([counted({}, logits, memory=256)]) == 0
+    assert is_ordered([counted({}, torch.randn(8, 4, 5, 5), memory=256)]) == 0  # dense: no order
+
+
+def test_evidence_that_cannot_be_is_refused() -> None:
+    counts = counted({}, torch.randn(8, 4), memory=256)
+    judge(counts)
+    for name, wrong in (("pairs", -1.0), ("alike", torch.tensor(-1.0)), ("images", 0.0)):
+        with pytest.raises(ValueError, match=name):
+            judge({**counts, name: wrong})
+    with pytest.raises(ValueError, match="usual"):
+        judge({**counts, "usual": 2 * counts["usual"]})
+
+
+def test_a_poor_source_on_images_sorted_by_class_is_not_abandoned() -> None:
+    """Spread speaks for wrong predictions there; coherence speaks for the right ones."""
+    network, test = trained()
+    order = torch.argsort(test.labels, stable=True)
+    images, labels = shifted("blur", 2)[order], test.labels[order]
+    source = accuracy(network, images, labels)
+    plain = accuracy(driftnorm.adapt(network, "steady:order=0"), images, labels, 16)
+    steady = accuracy(driftnorm.adapt(network, "steady"), images, labels, 16)
+    assert plain < source - 0.15
+    assert steady > source - 0.06
 
 
 def test_clean_images_sorted_by_class_stay_right() -> None:

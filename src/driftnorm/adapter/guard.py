@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.choices import information, spread_of
 from driftnorm.parts.contract import check_counts, check_shares
+from driftnorm.parts.evidence import information, spread_of
 from driftnorm.parts.losses import softmax_entropy
 
 __all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]

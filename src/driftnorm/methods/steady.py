@@ -4,7 +4,8 @@ Formula:
     Statistics of a window of the stream that forgets at a jump (``bn-window``), with its own window
     for each theta of a small grid: 0 (the source), 0.2, 0.5, 1, and 1 over about 16 images only.
     J = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over about 256 recent images, from
-    predictions alone. The answer is the mean of their probabilities with weights exp(J / t), where
+    predictions alone; where those of neighbours are alike, plus order * (mean p_i . p_(i+1) -
+    |mean p|^2). The answer is the mean of their probabilities with weights exp(J / t), where
     t = 0.1 (h / ln K)^2 and h is the lowest H(mean p): with few classes the best one answers alone.
 
 When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
@@ -31,6 +32,8 @@ def steady(
     jump: float = 3.0,
     short: float = 16.0,
     temperature: float = 0.1,
+    order: float = 8.0,
+    margin: float = 0.2,
     only: Selector | None = None,
 ) -> Recipe:
     """Windows of several thetas side by side, weighted in the answer, without optimisation.
@@ -45,6 +48,8 @@ def steady(
         short: Images of the short window; 0 turns it off.
         temperature: How far behind a theta may be and still have a third of the best one's weight;
             at 0 the best one answers alone.
+        order: How much it counts that neighbours are predicted alike, where labels come in order.
+        margin: How far behind a theta may be and still be run on every batch; less is cheaper.
         only: The layers that take part.
     """
     choice = ThetaChoice(
@@ -53,6 +58,8 @@ def steady(
         caution=caution,
         memory=memory,
         temperature=temperature,
+        order=order,
+        margin=margin,
     )
     return Recipe(
         statistics=Window(theta=theta, size=size, jump=jump),

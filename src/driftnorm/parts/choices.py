@@ -5,46 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.contract import (
-    Answer,
-    Cost,
-    Forward,
-    Serving,
-    Statistics,
-    Step,
-    Whole,
-    check_counts,
-    check_shares,
+from driftnorm.parts.contract import Answer, Cost, Forward, Serving, Statistics, Step, Whole
+from driftnorm.parts.evidence import (
+    Counted,
+    coherence,
+    counted,
+    information,
+    is_ordered,
+    judge,
+    spread_of,
 )
-from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.statistics import Mixture, Window, counted_jumps, forgotten, of_theta
 
-__all__ = ["ThetaChoice", "information", "mixed", "spread_of"]
-
-Remembered: TypeAlias = Mapping[str, Any]
-
-
-def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
-    """How informative predictions are, without labels: certain for each image, varied over all.
-
-    ``(H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2)``. With ``caution=0`` the numerator
-    is the mutual information of image and prediction. That alone is fooled when wrong predictions
-    spread over many classes, or when the images show few of them; so certainty counts more.
-    Dividing by the spread keeps a source that predicts one class for all images from looking good.
-    """
-    spread = spread_of(mean_p)
-    return (spread - (1 + caution) * float(mean_entropy)) / (spread + 0.5)
-
-
-def spread_of(mean_p: Tensor) -> float:
-    """``H(mean p)`` in nats: how widely predictions spread over classes."""
-    return float(-(mean_p * mean_p.clamp(min=1e-12).log()).sum())
+__all__ = ["ThetaChoice", "mixed"]
 
 
 def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
@@ -60,10 +39,12 @@ class ThetaChoice(Answer):
 
     The network's own pass uses the recipe's statistics. Every other theta is one more pass, as if
     it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
-    over recent images are kept, and ``J`` is their `information`. The answer is the mean of the
-    probabilities with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread
-    over all classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one
-    answers alone, because every theta but 0 is wrong when the labels shift.
+    over recent images are kept, and ``J`` is their `information`. Where neighbouring images are
+    seen to be alike, the labels come in order, and predictions that stay with a class are right:
+    ``order`` times their `coherence` is added to ``J``. The answer is the mean of the probabilities
+    with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread over all
+    classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one answers
+    alone, because every theta but 0 is wrong when the labels shift.
 
     Attributes:
         thetas: Those beside the recipe's own.
@@ -72,9 +53,11 @@ class ThetaChoice(Answer):
         caution: How much more the certainty of predictions counts than their spread.
         memory: Images over which predictions are averaged.
         enough: Images needed for a choice; until then the source answers.
+        order: How much coherence counts where labels come in order; 0 turns it off.
         forget: The share of the sums that survives a jump of the statistics.
         temperature: How far behind a theta may be and still have a third of the best one's weight.
-        margin: A theta this far behind is only run now and then,
+        margin: A theta this far behind is only run now and then (but for the source, on which the
+            order of the labels shows best),
         every: namely once in this many batches, until the statistics jump.
     """
 
@@ -83,6 +66,7 @@ class ThetaChoice(Answer):
     caution: float = 3.0
     memory: float = 256.0
     enough: int = 16
+    order: float = 8.0
     forget: float = 0.1
     temperature: float = 0.1
     margin: float = 0.2
@@ -95,7 +79,8 @@ class ThetaChoice(Answer):
                 "`thetas` must be different numbers in [0, 1], 0 (the source) among them, got "
                 f"{self.thetas}."
             )
-        for name, least in (("memory", 1), ("enough", 0), ("every", 1), ("caution", 0)):
+        least_of = {"memory": 1, "enough": 0, "every": 1, "caution": 0, "order": 0}
+        for name, least in least_of.items():
             if not getattr(self, name) >= least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
         if self.short and not self.short >= 1:
@@ -127,31 +112,31 @@ class ThetaChoice(Answer):
         known, jumps = step[self], counted_jumps(step.forward.proposed)
         jumped = jumps > known.get("jumps", 0)
         own = self._counted(known.get("own", {}), logits, jumped)
-        others: dict[str, Remembered] = {}
+        others: dict[str, Counted] = {}
         answers = {"own": logits}
         names = ("own", *_names(self))
-        worth = {name: self._worth(known[name]) for name in names if name in known}
+        worth = self._worth({name: known[name] for name in names if name in known})
         seen_images = known.get("seen", 0) + len(logits)
         turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
         for name, theta in _names(self).items():
             behind = name in worth and max(worth.values()) - worth[name] > self.margin
-            if behind and not jumped and not turn:
-                others[name] = known[name]
+            if theta and behind and not jumped and not turn:
+                others[name] = {key: held for key, held in known[name].items() if key != "last"}
                 continue
             seen = self._asked(step, name, known.get(name, {}), jumped)
             answers[name] = seen.logits
             layers = {"layers": seen.proposed} if theta else {}
             others[name] = {**self._counted(known.get(name, {}), seen.logits, jumped), **layers}
-        counted = {"own": own, **others}
-        weights = self._weights({name: counted[name] for name in answers})
+        every = {"own": own, **others}
+        weights = self._weights({name: every[name] for name in answers})
         if seen_images < self.enough:
             weights = {name: float(_names(self).get(name) == 0) for name in answers}
         choice = names.index(max(weights, key=lambda name: weights[name]))
         counts = {"batch": known.get("batch", 0) + 1, "seen": seen_images, "jumps": jumps}
-        step[self] = {**counted, **counts, "choice": choice}
+        step[self] = {**every, **counts, "choice": choice}
         return _average(answers, weights).to(logits.dtype)
 
-    def _asked(self, step: Step, name: str, memory: Remembered, jumped: bool) -> Forward:
+    def _asked(self, step: Step, name: str, memory: Counted, jumped: bool) -> Forward:
         theta = _names(self)[name]
         if theta == 0:
             return step.run(step.x, mode="source")
@@ -162,29 +147,29 @@ class ThetaChoice(Answer):
             layers = forgotten(layers, (1 - 1 / self.short) ** len(step.x))
         return step.run(step.x, values=step.values, mode="adapt", layers=layers)
 
-    def _counted(self, memory: Remembered, logits: Tensor, jumped: bool) -> dict[str, Any]:
+    def _counted(self, memory: Counted, logits: Tensor, jumped: bool) -> dict[str, Any]:
         """The sums after some images; at a jump, most of the past is forgotten."""
-        wide = logits.detach().float()
-        images = len(wide)
-        kept = (1 - 1 / self.memory) ** images * (self.forget if jumped else 1.0)
-        p = F.softmax(wide, dim=1).mean(dim=[0, *range(2, wide.dim())])
-        entropy = softmax_entropy(wide).mean()
+        return counted(memory, logits, self.memory, self.forget if jumped else 1.0)
+
+    def _worth(self, every: Mapping[str, Counted]) -> dict[str, float]:
+        """``J`` of each, and what coherence adds to it."""
+        if not every:
+            return {}
+        weight = self.order * is_ordered([*every.values()])
         return {
-            "p": images * p + kept * memory.get("p", torch.zeros_like(p)),
-            "entropy": images * entropy + kept * memory.get("entropy", torch.zeros_like(entropy)),
-            "images": images + kept * memory.get("images", 0.0),
+            name: information(
+                counts["p"] / counts["images"], counts["entropy"] / counts["images"], self.caution
+            )
+            + weight * coherence(counts)
+            for name, counts in every.items()
         }
 
-    def _worth(self, counted: Remembered) -> float:
-        images = counted["images"]
-        return information(counted["p"] / images, counted["entropy"] / images, self.caution)
-
-    def _weights(self, counted: Mapping[str, Remembered]) -> dict[str, float]:
+    def _weights(self, every: Mapping[str, Counted]) -> dict[str, float]:
         """Of each answer; they sum to 1."""
-        shares = [each["p"] / each["images"] for each in counted.values()]
+        shares = [each["p"] / each["images"] for each in every.values()]
         classes = math.log(max(len(shares[0]), 2))
         sharpness = max(self.temperature * (min(map(spread_of, shares)) / classes) ** 2, 1e-6)
-        worth = {name: self._worth(each) for name, each in counted.items()}
+        worth = self._worth(every)
         best = max(worth.values())
         raw = {name: math.exp((value - best) / sharpness) for name, value in worth.items()}
         return {name: value / sum(raw.values()) for name, value in raw.items()}
@@ -198,15 +183,11 @@ class ThetaChoice(Answer):
         values = step.values if theta else step.start
         return Serving(values, step[self][name].get("layers", of_theta(theta)))
 
-    def judge(self, memory: Remembered) -> None:
+    def judge(self, memory: Mapping[str, Any]) -> None:
         """Counts and sums are never negative, and the choice is one of the thetas."""
         for name in ("own", *_names(self)):
-            counted = memory.get(name, {})
-            if counted and not counted["images"] > 0:
-                raise ValueError(f"`{name}/images` must be > 0, got {counted['images']}.")
             try:
-                check_counts(counted, ("entropy",))
-                check_shares(counted, "p")
+                judge(memory.get(name, {}))
             except ValueError as error:
                 raise ValueError(f"`{name}`: {error}") from error
         if not 0 <= memory.get("choice", 0) <= len(_names(self)):

@@ -1,0 +1,108 @@
+"""What predictions on recent images say about whoever made them, without labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from driftnorm.parts.contract import check_counts, check_shares
+from driftnorm.parts.losses import softmax_entropy
+
+__all__ = ["Counted", "coherence", "counted", "information", "is_ordered", "judge", "spread_of"]
+
+Counted: TypeAlias = Mapping[str, Any]
+"""Sums over recent images, the latest counting most; ``{}`` before the first."""
+
+_CHANCE = 0.8
+"""Coherence of shuffled images, times the square root of how many were counted, at most."""
+_CLEAR = 0.03
+"""How far above chance coherence must be to count in full."""
+
+
+def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
+    """How informative predictions are, without labels: certain for each image, varied over all.
+
+    ``(H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2)``. With ``caution=0`` the numerator
+    is the mutual information of image and prediction. That alone is fooled when wrong predictions
+    spread over many classes, or when the images show few of them; so certainty counts more.
+    Dividing by the spread keeps a source that predicts one class for all images from looking good.
+    """
+    spread = spread_of(mean_p)
+    return (spread - (1 + caution) * float(mean_entropy)) / (spread + 0.5)
+
+
+def spread_of(mean_p: Tensor) -> float:
+    """``H(mean p)`` in nats: how widely predictions spread over classes."""
+    return float(-(mean_p * mean_p.clamp(min=1e-12).log()).sum())
+
+
+def coherence(counts: Counted) -> float:
+    """How much more alike the predictions of neighbours are than those of any two images.
+
+    ``mean p_i . p_(i+1) - |mean p|^2``: about 0 if the images are shuffled. If they come class by
+    class, it is the higher, the better the predictions: right ones stay with a class as long as
+    the images do. Predictions that are always the same have 0.
+    """
+    if not counts.get("pairs", 0):
+        return 0.0
+    usual = counts["usual"] / counts["pairs"]
+    return float(counts["alike"] / counts["pairs"] - usual.dot(usual))
+
+
+def is_ordered(every: Sequence[Counted]) -> float:
+    """Whether images come in order, from the most coherent predictions: 0 no, 1 yes."""
+    pairs = max(counts.get("pairs", 0) for counts in every)
+    above = max(map(coherence, every)) - _CHANCE / math.sqrt(pairs + 1)
+    return min(1.0, max(0.0, above / _CLEAR))
+
+
+def counted(before: Counted, logits: Tensor, memory: float, kept: float = 1.0) -> dict[str, Any]:
+    """The sums after some more images.
+
+    Args:
+        before: The sums so far.
+        logits: Of the images, in their order.
+        memory: Images over which is averaged.
+        kept: The share of the sums of predictions that is kept beyond that; the order of the
+            images is another matter, and is not forgotten.
+    """
+    wide = logits.detach().float()
+    images = len(wide)
+    fade = (1 - 1 / memory) ** images
+    every = F.softmax(wide, dim=1)
+    p = every.mean(dim=[0, *range(2, wide.dim())])
+    entropy = softmax_entropy(wide).mean()
+    sums = {
+        "p": images * p + kept * fade * before.get("p", torch.zeros_like(p)),
+        "entropy": images * entropy + kept * fade * before.get("entropy", torch.zeros_like(p[0])),
+        "images": images + kept * fade * before.get("images", 0.0),
+    }
+    return sums if wide.dim() > 2 else {**sums, **_neighbours(before, every, fade)}
+
+
+def _neighbours(before: Counted, p: Tensor, fade: float) -> dict[str, Any]:
+    row = torch.cat([before["last"][None], p]) if "last" in before else p
+    alike = (row[1:] * row[:-1]).sum()
+    pairs = len(row) - 1
+    return {
+        "alike": alike + fade * before.get("alike", torch.zeros_like(alike)),
+        "pairs": pairs + fade * before.get("pairs", 0.0),
+        "usual": pairs * p.mean(dim=0) + fade * before.get("usual", torch.zeros_like(p[0])),
+        "last": p[-1],
+    }
+
+
+def judge(counts: Counted) -> None:
+    """Raise ``ValueError`` if sums cannot be what they are said to be."""
+    if not counts:
+        return
+    if not counts["images"] > 0:
+        raise ValueError(f"`images` must be > 0, got {counts['images']}.")
+    check_counts(counts, ("entropy", "alike", "pairs", "last"))
+    check_shares(counts, "p")
+    check_shares(counts, "usual", "pairs")
