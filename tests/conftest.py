@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from chromium import Browser
 from hypothesis import settings
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -44,6 +45,13 @@ def timm() -> object:
 @pytest.fixture(scope="session")
 def torchvision() -> object:
     return _guarded("torchvision", _vision.import_torchvision)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
 
 
 class PixelNet(nn.Module):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from chromium import NEEDS_CHROMIUM, Browser
 
 ROOT = Path(__file__).parent.parent
 DOCS, TOOLS = ROOT / "docs", ROOT / "docs" / "tools"
@@ -220,13 +221,16 @@ def test_pictures_on_the_pages_are_there_and_described() -> None:
     assert drawn <= shown, f"no page shows {drawn - shown}"
 
 
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings")),
-    reason="the site needs mkdocs: pip install 'driftnorm[docs]'",
-)
-def test_the_site_builds_without_a_warning_and_asks_no_network(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it."""
+    if any(
+        importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings")
+    ):
+        pytest.skip("the site needs mkdocs: pip install 'driftnorm[docs]'")
+    folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # news of the theme's makers
         capture_output=True,
@@ -235,7 +239,11 @@ def test_the_site_builds_without_a_warning_and_asks_no_network(tmp_path: Path) -
     )
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr
-    pages = list(tmp_path.rglob("*.html"))
+    return folder
+
+
+def test_the_site_asks_no_network(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert len(pages) >= len(PAGES)
     # What a browser would load by itself; links are followed by people.
     loading = re.compile(r"""<(?:script|img|iframe|source)[^>]+src=["']?(?:https?:)?//""")
@@ -243,15 +251,35 @@ def test_the_site_builds_without_a_warning_and_asks_no_network(tmp_path: Path) -
         r"""<link[^>]+rel=["']?(?:stylesheet|preconnect)[^>]+href=["']?(?:https?:)?//"""
     )
     # Search from disk: an index that is a script, and no worker, which browsers refuse there.
-    assert (tmp_path / "search" / "search_index.js").is_file()
-    assert 'src="../iframe-worker.js"' in (tmp_path / "api" / "index.html").read_text()
+    assert (site / "search" / "search_index.js").is_file()
+    assert 'src="../iframe-worker.js"' in (site / "api" / "index.html").read_text()
     for page in pages:
         text = page.read_text()
         assert not loading.search(text), page.name
         assert not styles.search(text), page.name
-    report = (tmp_path / "example-report.html").read_text()
+    report = (site / "example-report.html").read_text()
     assert "helps on digits" in report
     assert report.count("<img") == 12  # of the streams in docs/rows/exhibits
-    reference = (tmp_path / "api" / "index.html").read_text()
+    reference = (site / "api" / "index.html").read_text()
     assert "driftnorm.adapt" in reference
     assert ":class:" not in reference
+
+
+@NEEDS_CHROMIUM
+def test_no_code_on_the_pages_is_cut_at_1280_pixels(site: Path, browser: Browser) -> None:
+    """Nobody scrolls to read a line of code; signatures in `api` may be longer."""
+    cut = (
+        "[...document.querySelectorAll('pre > code')].filter(e => e.scrollWidth > e.clientWidth)"
+        ".map(e => e.textContent)"
+    )
+    size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    found = {}
+    for page in (each for each in PAGES if not each.startswith("api/")):
+        browser.open((site / page).with_suffix(".html").as_uri())
+        found[page] = browser.run(cut)
+    browser.open((site / "index.html").as_uri())
+    browser.call("Emulation.setDeviceMetricsOverride", **{**size, "width": 390})
+    assert len(browser.run(cut)) == 1  # it would be noticed: a phone cuts the home page's code
+    browser.call("Emulation.clearDeviceMetricsOverride")
+    assert {page: code for page, code in found.items() if code} == {}

@@ -287,6 +287,27 @@ def test_numbers_of_the_guard_are_in_range(
         adapter.load_state_dict({**good, key: torch.full_like(good[key], value)})
 
 
+class OwnNorm(torch.nn.BatchNorm2d):
+    """Unknown to driftnorm, so that it stays as it is."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("key", ["bn1.source_var", "bn2.running_var"])
+def test_variances_of_the_network_are_not_negative(key: str, network: Build, batches: Draw) -> None:
+    source = network()
+    source.bn2 = OwnNorm(6).eval()
+    adapter = driftnorm.adapt(source, "bn", only=lambda name: name != "bn2", guard="off")
+    adapter(batches()[0])
+    good, key = adapter.state_dict(), f"converted.network.{key}"
+    before = bits(adapter.state)
+    with pytest.raises(ValueError, match=f"the state is damaged: `{key}` is a variance"):
+        adapter.load_state_dict({**good, key: -good[key]})
+    assert bits(adapter.state) == before
+    assert torch.equal(adapter.state_dict()[key], good[key])
+
+
 def test_the_tree_comes_back_as_it_was() -> None:
     tree = {
         "a": {"n": 3, "x": 0.1, "yes": True, "empty": {}, "none": ()},

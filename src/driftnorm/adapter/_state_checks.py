@@ -44,6 +44,8 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
             )
         if has_numbers(value):  # a mask of the network's own may be infinite
             check_entry(key, network[key])
+        if key.endswith(("source_var", "running_var")) and bool((network[key] < 0).any()):
+            raise ValueError(f"the state is damaged: `{key}` is a variance and must be >= 0.")
 
 
 def check_state(
