@@ -57,6 +57,39 @@ def test_logits_by_name(change: Any, name: Any, network: Build, batches: Draw) -
         assert torch.equal(wrapped.logits_in(wrapped(x)), plain(x))
 
 
+@pytest.mark.parametrize("method", ["steady", "gprebn+rt3a", "cotta"])
+@pytest.mark.parametrize(
+    ("change", "name", "take"),
+    [
+        (lambda y: Output(y), None, lambda answer: answer.logits),
+        (lambda y: SimpleNamespace(scores=y, aux=y.mean()), "scores", lambda answer: answer.scores),
+        (lambda y: {"out": y, "aux": y.mean()}, "out", lambda answer: answer["out"]),
+        (lambda y: (y, y.mean()), lambda answer: answer[0], lambda answer: answer[0]),
+    ],
+)
+def test_logits_that_a_method_makes_are_in_the_networks_output(
+    method: str, change: Any, name: Any, take: Any, network: Build, batches: Draw
+) -> None:
+    """Adapting, frozen and refused alike, so that code around the network need not change."""
+    plain = adapt(network(), method, guard="off")
+    wrapped = adapt(Wrapped(network(), change).eval(), method, logits=name, guard="off")
+    for x in [*batches(count=5), batches()[0][:0]]:
+        answer = wrapped(x)
+        assert type(answer) is type(change(x))
+        assert torch.equal(take(answer), plain(x))
+        assert torch.equal(wrapped.logits_in(answer), take(answer))
+    answer = wrapped.freeze()(batches()[0])
+    assert torch.equal(take(answer), plain.freeze()(batches()[0]))
+
+
+def test_logits_that_are_computed_from_an_output_come_alone(network: Build, batches: Draw) -> None:
+    plain = adapt(network(), guard="off")
+    source = Wrapped(network(), lambda y: {"half": y / 2}).eval()
+    wrapped = adapt(source, logits=lambda answer: answer["half"] * 2, guard="off")
+    for x in batches():
+        assert torch.equal(wrapped.logits_in(wrapped(x)), plain(x))
+
+
 def test_a_wrong_name_of_the_logits_is_told(network: Build, batches: Draw) -> None:
     adapter = adapt(Wrapped(network(), lambda y: {"out": y}).eval(), "bn", logits="logits")
     with pytest.raises(TypeError, match=r"no such key or attribute; it has: out"):

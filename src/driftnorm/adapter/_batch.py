@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from driftnorm.adapter._network import Call
+from driftnorm.adapter._outputs import replaced
 from driftnorm.adapter._step import Draft, LiveStep, Refused, Setting, learn
 from driftnorm.adapter._tree import new_tensors
 from driftnorm.functional import is_finite
@@ -68,17 +69,18 @@ def _refuse_companions(memory: Memory, call: Call) -> None:
         )
 
 
-def answer_of(recipe: Recipe, step: LiveStep) -> tuple[Any, Tensor | None]:
-    """What the caller gets: the network's output, or logits that parts have made."""
+def answer_of(recipe: Recipe, step: LiveStep) -> Any:
+    """What the caller gets: the network's output, with the logits that parts have made."""
+    forward = step.forward
     if not recipe.answer:
-        return step.forward.output, None
-    logits = step.forward.logits
+        return forward.output
+    logits = forward.logits
     with torch.no_grad():
         for part in recipe.answer:
             logits = part(step, logits)
     if not step.frozen and not is_finite([logits]):
         raise Refused("the answer is not finite")
-    return None, logits
+    return replaced(forward.output, forward.logits, logits)
 
 
 def check_draft(draft: Draft, begun: Mapping[str, Any]) -> None:

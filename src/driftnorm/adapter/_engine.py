@@ -246,8 +246,8 @@ class RecipeAdapter(Adapter):
         """Answer a batch, and adapt to it unless frozen.
 
         Takes what the network takes; the first floating-point tensor with two axes or more is the
-        batch, or what ``batch`` names. Returns what the network returns, detached; with parts that
-        answer, the logits.
+        batch, or what ``batch`` names. Returns what the network returns, detached, with the logits
+        that the method answers with; these alone if ``logits=`` is a function that computes them.
         """
         refuse_export()
         if torch.compiler.is_compiling():
@@ -271,7 +271,7 @@ class RecipeAdapter(Adapter):
 
     def logits_in(self, answer: Any) -> Tensor:
         """The logits in what a call returned."""
-        # Parts answer with logits alone; before the first batch the network itself does.
+        # Logits alone are the answer of parts where `logits=` computes them.
         from_parts = bool(self.recipe.answer) and isinstance(answer, Tensor)
         return answer if from_parts else self.converted.logits(answer)
 
@@ -419,7 +419,7 @@ class RecipeAdapter(Adapter):
         forward = step.forward
         if not is_finite([forward.logits]):
             raise Refused("the network's answer is not finite")
-        answer, logits = answer_of(self.recipe, step)
+        answer = answer_of(self.recipe, step)
         check_draft(draft, begun)
         now = (draft.layers, draft.values, draft.parts)
         taught = any(new is not old for new, old in zip(now, known, strict=True))
@@ -447,7 +447,7 @@ class RecipeAdapter(Adapter):
         if self.held:  # on trial: it adapts, but does not answer yet
             self.last = replace(self.last, status="guarded", reason=self.alarms[-1].reason)
             return self._source_answer(call)
-        return detached(answer) if logits is None else logits.detach()
+        return detached(answer)
 
     def _review(self, setting: Setting, step: LiveStep, draft: Draft, call: Call) -> Verdict:
         """Warn about the batch; returns what the guard and the recipe's reviews ask for."""
@@ -475,8 +475,7 @@ class RecipeAdapter(Adapter):
             return seen.output
         step, who = self._at_rest(call)
         step.look("settled", serving=who)
-        answer, logits = answer_of(self.recipe, step)
-        return answer if logits is None else logits
+        return answer_of(self.recipe, step)
 
     def _held_answer(self, call: Call) -> Any:
         """The source answers, until the guard lets the adapter try again."""
