@@ -404,8 +404,8 @@ def long_streams(rows: Sequence[Row]) -> str:
         f"targets at rho 1, but {scores[10]} % at rho 10. At that learning rate, 0.01, it "
         f"collapses over {long} batches, because its cumulative statistics fall behind the "
         f"parameters (next table). The {short} batches of a validation split are too few to show "
-        "this, so selection could choose that rate. Longer validation streams, or the guard, which benchmarks turn "
-        "off, might have shown it.\n"
+        "this, so selection could choose that rate. Longer validation streams, or the guard, "
+        "which benchmarks turn off, might have shown it.\n"
     )
 
 

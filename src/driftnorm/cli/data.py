@@ -100,15 +100,15 @@ def get(
 def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     """Verify a folder, and report exactly what is missing or wrong.
 
-    Exits with 1 if anything is.
+    Exits with 1 if something is.
 
     Parameters
     ----------
     name
-        Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
-        data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita; rotated-mnist or
-        colored-mnist for the MNIST files they are made of; domains or own for any folder of
-        domain/class/image, even if it resembles a published set.
+        Which data set it should be: one of `driftnorm data list`; cifar-100; cifar-10-c,
+        cifar-100-c or imagenet-c for corrupted data in the released layout; PACS, VLCS, OfficeHome
+        or TerraIncognita; rotated-mnist or colored-mnist for the MNIST files they are made from;
+        domains or own for any folder of domain/class/image, even if it resembles a published set.
     folder
         The folder; for domains also a tar archive, which is unpacked only for the check.
     """

@@ -52,7 +52,7 @@ def demo(
     Parameters
     ----------
     trials
-        How often everything is repeated, each time with another split and training.
+        Number of repetitions, each with another split and training.
     batch_size
         Images per batch.
     out
