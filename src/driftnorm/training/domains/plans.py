@@ -34,8 +34,8 @@ class PlanOptions(TrainingSettings):
         backbone: resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn;
             default: resnet50, for digits mnist-gn.
         batch_norm: frozen fixes the statistics, as published; default: frozen, for digits trained.
-        reading: Version of ARM, MTL, RSC and SagNet: as in their paper, or as in DomainBed's code;
-            default: paper, in a sweep domainbed.
+        reading: ARM, MTL, RSC and SagNet as in their paper, or as in DomainBed's code; default:
+            paper, in a sweep domainbed.
         evaluate_every: Steps between evaluations; default: 300, for digits and SWAD 100.
         every_split: Evaluate every split, which the tables selected-* need; default: the held-out
             ones, in a sweep every one.
