@@ -33,7 +33,7 @@ from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.domains import DomainStudy, read_trained
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.domains import DomainData
+from driftnorm.bench.studies.stream_data.domain_data import DomainData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
@@ -46,7 +46,7 @@ from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import default_hparams
 from driftnorm.views.compare import in_order, paired_change
 from driftnorm.views.domain_rows import at_selected, change_text, interval_text, on_targets
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS, FinishedRun, finished_run, selected_networks
 

@@ -16,7 +16,7 @@ from driftnorm.bench.rows import Row, load_rows
 from driftnorm.methods.spec import parse_method
 from driftnorm.views.compare import paired_change
 from driftnorm.views.domain_rows import interval_text
-from driftnorm.views.streams import harm_against_source, met, sources_of, stream_name
+from driftnorm.views.stream_tables import harm_against_source, met, sources_of, stream_name
 from driftnorm.views.table import Column, Table
 
 PAGE = Path("docs/one-default.md")

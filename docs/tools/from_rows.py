@@ -20,7 +20,7 @@ from driftnorm.methods import METHODS
 from driftnorm.views.compare import in_order, paired_change, stream_of
 from driftnorm.views.demo import demo_table
 from driftnorm.views.domain_rows import interval_text
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 

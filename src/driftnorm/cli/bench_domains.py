@@ -9,7 +9,7 @@ from driftnorm.bench.studies.domains import DomainStudy, Targets
 from driftnorm.bench.vocabulary import GridSize
 from driftnorm.cli._bench import BenchFlags, Methods, bench
 from driftnorm.cli._flags import MANY, OUT, Cache
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import find_view
 from driftnorm.views.trainings import selected_networks
 

@@ -22,7 +22,7 @@ from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
-from driftnorm.views.streams import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 
 __all__ = ["bench_streams"]
 

@@ -22,7 +22,7 @@ from driftnorm.cli._row_flags import (
     made_of,
     rows_of,
 )
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS, View, find_view
 from driftnorm.views.table import Table
 from driftnorm.views.trainings import RUN_VIEWS, RunView, load_runs
