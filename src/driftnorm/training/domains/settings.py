@@ -20,7 +20,7 @@ class TrainingSettings:
     Attributes:
         weights: A file of pre-trained weights, or timm, torchvision, package.
         features: fixed trains the classifier alone (the paper's "pre-trained" setting).
-        precision: Of training steps; bfloat16 halves their time on CPUs that have it.
+        precision: Of the training steps; bfloat16 halves their time on CPUs that have it.
         steps: Number of training steps.
         evaluate_images: At most this many of each split while training; default: all.
         augmented_validation: Augment held-out images of training domains, as DomainBed does.
