@@ -222,7 +222,7 @@ def test_a_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:
 def test_what_normalises_itself_is_not_normalised_twice(tmp_path: Path) -> None:
     whole = Normalized(pretend_trained(make_network()), MEAN, STD)
     torch.save(whole, tmp_path / "whole.pt")
-    with pytest.raises(ValueError, match="normalise by itself"):
+    with pytest.raises(ValueError, match="normalise its input itself"):
         open_model(tmp_path / "whole.pt", trust=True, size=8, mean=MEAN, std=STD)
     assert open_model(tmp_path / "whole.pt", trust=True, size=8).network is not None
 
