@@ -87,13 +87,13 @@ class Alarm(NamedTuple):
     @property
     def reason(self) -> str:
         """The alarm in words."""
-        numbers = f"({self.adapted:.2f}, your network, unadapted, has {self.source:.2f}"
+        numbers = f"({self.adapted:.2f}, your network, unadapted: {self.source:.2f}"
         over = f"over {self.images:.0f} images, of which they disagree on {self.disagreement:.0%})"
         if KINDS[self.kind] == "distance":
             return f"parameters have moved by {self.adapted:.0%} of their norm"
         if KINDS[self.kind] == "collapse":
             return f"predictions collapse onto few classes: their spread in nats {numbers}; {over}"
-        return f"predictions are less informative than your network's {numbers}; {over}"
+        return f"predictions are less informative {numbers}; {over}"
 
 
 class Evidence(NamedTuple):
