@@ -147,12 +147,12 @@ def table(found: Sequence[dict[str, Any]], size: int) -> Table:
 HEAD = """# A stream that changes
 
 Written by `python benchmarks/changing_stream.py page` from `rows/changing-stream.jsonl`. Ten
-shifts follow one another without notice; no method is told about them, and none is reset. Nothing
-was tuned on this stream. The constants of `bn-window` were chosen with the same network on other
-streams of the first 2,000 test images (speckle noise, spatter, saturate, Gaussian blur and
-contrast): contrast and some images are shared. Only the methods in the table were measured,
-and `bn-window` with its first jump detector, before it counted images;
-[one default](one-default.md) has streams with the present one, and `steady`.
+shifts follow one another without notice; no method knows when they occur, and none is reset.
+Nothing was tuned on this stream. The constants of `bn-window` were chosen with the same network on
+other streams of the first 2,000 test images (speckle noise, spatter, saturate, Gaussian blur and
+contrast), so contrast and some images are shared. Only the methods in the table were measured, and
+`bn-window` with its first jump detector, which did not yet count images;
+[one default](one-default.md) has results for the present one and for `steady`.
 """
 
 

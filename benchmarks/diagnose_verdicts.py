@@ -230,8 +230,8 @@ def policy_table(rows: Sequence[dict[str, Any]]) -> Table:
     )
     note = (
         "Accuracy in %, mean over the streams. *Where it will help*: the advised method where that "
-        "is the verdict, else the source; likewise *where unclear*. *The better of both*, stream "
-        "by stream, takes labels."
+        "is the verdict, otherwise the source; likewise *where unclear*. *The better of both*, "
+        "stream by stream, can only be chosen with labels."
     )
     return Table("What following the verdict is worth", columns, tuple(lines), note)
 
@@ -249,8 +249,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
         f"Where the verdict is that adapting will help ({helps[0]} streams), it helped on "
         f"{helps[1]} and hurt on {helps[2]}. Where it advises against ({against[0]}), adapting "
         f"helped on {against[1]} and hurt on {against[2]}. Where it is unclear ({unclear[0]}), "
-        f"adapting helped on {unclear[1]}: the verdict is more careful there than these streams "
-        "needed, and a few labels (`--labels`) settle it."
+        f"adapting helped on {unclear[1]}: there the verdict was more cautious than these streams "
+        "required, and a few labels (`--labels`) settle the question."
     )
 
 
@@ -277,11 +277,11 @@ Measured by `python benchmarks/diagnose_verdicts.py run --cifar10 DIR --cifar100
 --frost DIR`, written by `... page` from `rows/diagnose-verdicts.jsonl`.
 
 `driftnorm diagnose` saw the first part of each stream without labels ({DIAGNOSED:,} images;
-{DIGITS_DIAGNOSED} of the digits). Then the unadapted network and `{ADAPTED}` at its defaults ran on
-the rest ({JUDGED:,} images; of the digits, the remaining ones of 899; batch {BATCH}, 1 step, no
-reset, scored before the update; seed 0, for the digits 0 to 2). *It helped*, *it hurt*: the 95 %
-interval of the paired difference (bootstrap over images) lies on one side of zero. Changes are of
-accuracy, in points.
+{DIGITS_DIAGNOSED} of the digits). Then the unadapted network and `{ADAPTED}` at its defaults were
+run on the rest ({JUDGED:,} images; of the digits, the remaining ones of 899; batch {BATCH}, 1 step,
+no reset, scored before the update; seed 0, for the digits seeds 0 to 2). *It helped*, *it hurt*:
+the 95 % interval of the paired difference (bootstrap over images) lies on one side of zero. Changes
+are of accuracy, in points.
 
 Streams: clean, and each of the 15 corruptions at severities {levels} (generated from the official
 test sets), shuffled; clean and gaussian noise sorted by class; for the digits, clean and each

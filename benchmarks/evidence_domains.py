@@ -33,7 +33,7 @@ from driftnorm.bench.rows import Row, RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.domains import DomainStudy, read_trained
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.domains import DomainData
+from driftnorm.bench.studies.stream_data.domain_data import DomainData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.bench.vocabulary import ABLATIONS, MAIN, VALIDATION
 from driftnorm.errors import MixedRowsError
@@ -46,7 +46,7 @@ from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.hparams import default_hparams
 from driftnorm.views.compare import in_order, paired_change
 from driftnorm.views.domain_rows import at_selected, change_text, interval_text, on_targets
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS, FinishedRun, finished_run, selected_networks
 
@@ -336,7 +336,7 @@ def suspects(found: Sequence[tuple[int, Sequence[Row]]]) -> Table:
     )
     note = (
         "Accuracy of the source on the target, and points gained over it, with 95 % intervals "
-        "paired over images: they say nothing about other trainings. Batch 32; settings are "
+        "paired over images: they say nothing about other training runs. Batch 32; settings are "
         "selected on at most 60 to 150 held-out images of each training domain."
     )
     return Table("Are target statistics bad, or were the networks?", columns, tuple(lines), note)
@@ -400,12 +400,12 @@ def long_streams(rows: Sequence[Row]) -> str:
         for own in (met, [r for r in rows if r.cell.stream.split == VALIDATION])
     )
     return (
-        f"Not selected well: with target statistics, GpreBN has {scores[1]} % on the targets at "
-        f"rho 1, and {scores[10]} % at rho 10, a rate of 0.01, at which it collapses over {long} "
-        "batches, because its cumulative statistics fall behind the parameters (next table). "
-        f"The {short} batches of a validation split are too few to show that, so selection could "
-        "choose that rate. Longer validation streams, or the guard, which benchmarks turn off, "
-        "might have shown it.\n"
+        f"The selection failed here: with target statistics, GpreBN reaches {scores[1]} % on the "
+        f"targets at rho 1, but {scores[10]} % at rho 10. At that learning rate, 0.01, it "
+        f"collapses over {long} batches, because its cumulative statistics fall behind the "
+        f"parameters (next table). The {short} batches of a validation split are too few to show "
+        "this, so selection could choose that rate. Longer validation streams, or the guard, "
+        "which benchmarks turn off, might have shown it.\n"
     )
 
 
@@ -426,10 +426,10 @@ def stale(rows: Sequence[Row]) -> Table:
     counts = " or ".join(f"{n:,}" for n in sorted({row.cell.stream.count for row in met}))
     note = (
         f"Accuracy in % on the target's 80 % split, {counts} images per stream, shuffled, 1 step, "
-        "seed 0, one training. The rate alone is not to blame, since `tent` gains from the same "
-        "rate; nor is the average alone, which is fine without a step and at a rate of 0.001: an "
-        "average over all batches holds statistics of parameters that are gone. With `momentum` "
-        "it forgets them."
+        "seed 0, one training. The learning rate alone is not to blame, since `tent` gains from "
+        "the same rate; nor is the average alone, which does no harm without a step or at a rate "
+        "of 0.001. The cause is that an average over all batches includes statistics that were "
+        "measured with parameters long since changed; with `momentum`, it forgets them."
     )
     return Table("Why GpreBN falls behind on a long stream", columns, tuple(lines), note)
 

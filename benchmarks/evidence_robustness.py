@@ -48,7 +48,7 @@ MAIN = VIEWS["summary"].methods
 ABLATION = tuple(
     dict.fromkeys(m for name in ("ablation", "intro", "half-target") for m in VIEWS[name].methods)
 )
-LONGER = {"augmix": 2.0, "adversarial": 2.0}  # three, and eleven, passes a step
+LONGER = {"augmix": 2.0, "adversarial": 2.0}  # three, and eleven, passes per step
 BATCH_SIZES = (8, 16, 32, 64, 128, 200, 500)
 BATCH_METHODS = ("bn", "bn:running=True", "tent", "gprebn")
 CONTRAST_METHODS = (

@@ -271,7 +271,7 @@ def page(rows: Path) -> str:
 
 
 def main() -> None:
-    usual = ["gaussian_noise", "glass_blur", "fog", "jpeg_compression"]  # one a group
+    usual = ["gaussian_noise", "glass_blur", "fog", "jpeg_compression"]  # one per group
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corruptions", nargs="+", default=usual, choices=CORRUPTIONS)
     parser.add_argument("--images", type=int, default=2000)

@@ -209,21 +209,21 @@ def measure(stream: Stream) -> Iterator[dict[str, Any]]:
 
 
 LIMITS = """The first 48 images are all shown to the source as well, whatever the batch size; later
-one in 32, or as large a share as the two disagree on while the source seems better. Three things
-raise an alarm: predictions spread over less than half as many classes as the source's (as entropy),
-predictions that say clearly less than the source's do, and trained parameters that have moved by
-more than half of their length. `reset` starts again from the source; `freeze` lets the source
-answer for 256 images and then tries again: it adapts, but the source answers until 48 images were
-compared. If that fails soon, it waits for twice as long. Every action is one warning, and
-`adapter.alarms` keeps its numbers.
+one in 32 or, while the source seems better, as large a share as the two disagree on. Three things
+raise an alarm: predictions spread over less than half as many classes as the source's (measured by
+entropy), predictions that are clearly less informative than the source's, and trained parameters
+that have moved by more than half of their norm. `reset` starts again from the source; `freeze` lets
+the source answer for 256 images and then tries again: it adapts, but the source answers until 48
+images have been compared. If that soon fails, it waits twice as long. Every action is one warning,
+and `adapter.alarms` keeps the numbers.
 
 ## What it does not do
 
-* **It cannot see every harm.** A gradient step makes predictions certain, right or wrong: harm that
-  neither narrows the predictions nor moves the parameters far raises no alarm. The only exact bound
-  is `adapter.last.disagreement`: on the images that both answered, the accuracies differ by no more
-  than that share.
-* **It needs evidence**: 48 images. On a stream sorted by class they are lost.
+* **It does not notice all harm.** A gradient step makes predictions more certain, right or wrong:
+  harm that neither narrows the predictions nor moves the parameters far raises no alarm. The only
+  exact bound is `adapter.last.disagreement`: on the images that both predicted, the accuracies
+  differ by no more than that share.
+* **It needs evidence**: 48 images. On a stream sorted by class, the harm to these is done.
 * **`steady` does not need it**: it compares itself with the source all the time, and has no guard.
 """
 

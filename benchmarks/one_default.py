@@ -54,9 +54,9 @@ from driftnorm import models
 from driftnorm.bench.rows import RowStore, load_rows, save_rows
 from driftnorm.bench.runner import run, summary
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
-from driftnorm.bench.studies.stream_data.data import StreamData
-from driftnorm.bench.studies.stream_data.domains import DomainData
+from driftnorm.bench.studies.stream_data.corrupted_data import CorruptedData
+from driftnorm.bench.studies.stream_data.domain_data import DomainData
+from driftnorm.bench.studies.stream_data.stream_data import StreamData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.images.cifar import load_cifar10
 from driftnorm.images.corruption import corrupted

@@ -87,7 +87,7 @@ MUTANTS = {
         "if False:",
     ),
     "state not judged": Mutant(
-        "adapter/_saving.py", '            check_entry(f"{PREFIX}{name}/{key}", value)\n', ""
+        "adapter/_saved_state.py", '            check_entry(f"{PREFIX}{name}/{key}", value)\n', ""
     ),
     "the stage is not cleared": Mutant(
         "adapter/_network.py",

@@ -18,7 +18,7 @@ from driftnorm.recipe import Optimising, Recipe
 from driftnorm.shifts import CORRUPTIONS, SCALES, SHIFTS
 from driftnorm.training import RECIPES
 from driftnorm.training.domains.algorithms import ALGORITHMS
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RUN_VIEWS

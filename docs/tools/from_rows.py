@@ -20,7 +20,7 @@ from driftnorm.methods import METHODS
 from driftnorm.views.compare import in_order, paired_change, stream_of
 from driftnorm.views.demo import demo_table
 from driftnorm.views.domain_rows import interval_text
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
@@ -78,7 +78,7 @@ def gains() -> str:
     note = (
         "Change of accuracy against the source in points, paired image by image, with a 95 % "
         f"bootstrap interval. Protocol: {protocol_text(row.cell for row in rows)}; "
-        "every method at its defaults, nothing tuned. Cost: time a batch in units of inference, "
+        "every method at its defaults, nothing tuned. Cost: time per batch, relative to inference, "
         f"{costs['about']}."
     )
     return Table(
@@ -140,8 +140,8 @@ def clean_cost() -> str:
         Column("gprebn minus source, 95 %"),
     )
     note = (
-        "Error in %. ResNet-20; resnet20 is as it was downloaded, the others were trained on with "
-        f"an augmentation. {protocol_text(row.cell for row in rows.values())}: the "
+        "Error in %. ResNet-20; resnet20 is the downloaded network, the others were trained "
+        f"further with an augmentation. {protocol_text(row.cell for row in rows.values())}: the "
         "clean images. Paired bootstrap over images."
     )
     return Table("Clean images of CIFAR-10", columns, tuple(lines), note).to_markdown()
@@ -154,7 +154,7 @@ def small_batches() -> str:
 
 
 def small_batches_cifar10() -> str:
-    """The same on corrupted photographs: the mean, and contrast by itself."""
+    """The same on corrupted photographs: the mean, and contrast alone."""
     rows = load_rows(ROWS / "small-batches-cifar10.jsonl")
     contrast = [row for row in rows if row.shift == "contrast"]
     command = "small_batches.py --cifar FOLDER --weights FILE"
@@ -245,7 +245,7 @@ def _robustness_claims() -> list[tuple[str, Table]]:
         first = [row for row in found if row.seed == 0]
         corruptions = {row.shift for row in first if row.severity}
         if len(corruptions) < 15:
-            continue  # one corruption by itself
+            continue  # one corruption alone
         label = f"{data}, {network.partition('@')[0]}"
         label += "" if count == -10_000 else f", {-count:,} images"
         made.append((label, view.make(in_order(first, view.methods))))

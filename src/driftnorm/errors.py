@@ -42,7 +42,7 @@ class CheckpointError(DriftnormError, ValueError):
 
 
 class DataError(DriftnormError, ValueError):
-    """Data that cannot be had, or are not what they should be; the message says which and why."""
+    """Data that are unavailable, or not what they should be; the message says which and why."""
 
 
 class UnusableImageError(DriftnormError, ValueError):

@@ -97,7 +97,7 @@ class Recipe:
         if self.memory is not None and self.loss is None:
             raise ValueError("`memory` keeps images to learn from, so the recipe needs a `loss`.")
         if self.loss is not None and self.loss.penalty:
-            raise ValueError(f"{self.loss} only holds back: add it to a loss that makes steps.")
+            raise ValueError(f"{self.loss} is only a penalty: add it to a loss that causes steps.")
         descents = [isinstance(part, Descent | Ascent) for part in self.update]
         if self.update and (sum(descents) > 1 or (any(descents) and not descents[0])):
             raise ValueError("`update` must begin with its one optimiser, `Descent` or `Ascent`.")
@@ -182,7 +182,7 @@ class Recipe:
 
     @property
     def needs_classifier(self) -> bool:
-        """Whether the linear classifier must be told from the features."""
+        """Whether the linear classifier must be told apart from the features."""
         return self.needs_features or self.trainable in ("features", "classifier")
 
     @property
@@ -234,7 +234,7 @@ class Recipe:
         return tuple(part.per_batch for part in self.answer if part.per_batch is not None)
 
     def sides(self) -> tuple[Side, ...]:
-        """The sides on which the recipe says something."""
+        """What the recipe defines: how to normalise, learn, answer or review."""
         return tuple(
             side
             for side, names in _SIDES.items()
@@ -257,7 +257,7 @@ class Recipe:
 
 
 def compose(first: Recipe, *others: Recipe) -> Recipe:
-    """Recipes that speak on different sides, as one; answers and reviews are joined in order.
+    """Recipes that define different things, as one; answers and reviews are joined in order.
 
     >>> from driftnorm.parts import Running, T3A
     >>> compose(Recipe(statistics=Running()), Recipe(answer=(T3A(),))).answer
@@ -273,8 +273,8 @@ def compose(first: Recipe, *others: Recipe) -> Recipe:
         if clash or (joined.only != other.only and None not in (joined.only, other.only)):
             what = clash[0] if clash else "only"
             raise ValueError(
-                f"both say how to {what}: join methods that speak on different sides "
-                "(normalise, learn, answer, review), or take the statistics of one with '@'."
+                f"both define how to {what}: join methods that define different things "
+                "(normalise, learn, answer, review), or use the statistics of one with '@'."
             )
         taken = {name for side in other.sides() for name in _SIDES[side]}
         changes: dict[str, Any] = {name: getattr(other, name) for name in taken}

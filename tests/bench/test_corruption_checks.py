@@ -289,7 +289,9 @@ def test_published_weights_are_asked_for(published: list[dict[str, object]], dat
     small = study(data, "source", model="timm:some", pretrained=True)
     assert small.cells()[0].network.label.startswith("timm:some@")
     assert {"pretrained": True} in published
-    with pytest.raises(OSError, match=r"timm publishes for 'timm:offline' could not be had \(no r"):
+    with pytest.raises(
+        OSError, match=r"timm publishes for 'timm:offline' could not be obtained \(no r"
+    ):
         load_published("timm:offline")
 
 

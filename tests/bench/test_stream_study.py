@@ -17,8 +17,8 @@ from driftnorm.bench.metrics import unpack_bits
 from driftnorm.bench.rows import RowStore
 from driftnorm.bench.runner import run
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
-from driftnorm.bench.studies.stream_data.digits import DigitData
+from driftnorm.bench.studies.stream_data.corrupted_data import CorruptedData
+from driftnorm.bench.studies.stream_data.digit_data import DigitData
 from driftnorm.bench.studies.stream_data.opener import holds_domains, open_stream_data
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.images.domains.named import open_arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,15 @@ def test_shared_flags_are_described_alike() -> None:
         }
         said = {" ".join(text.split()) for text in said if text is not None}
         assert len(said) <= 1, (flag, said)
+
+
+@pytest.mark.parametrize("verb", ["data", "table", "plot", "methods"])
+def test_lists_are_alike(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app([verb, "list"], result_action="return_value")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[2].split()[0] in ("name", "method")  # a titled table
+    app([verb, "list", "--json"], result_action="return_value")
+    assert json.loads(capsys.readouterr().out)
 
 
 # --------------------------------------------------------------------------- devices

@@ -241,7 +241,7 @@ def test_frost_is_left_out_where_nobody_asked_for_it(
     common = settle_corruptions(None, None, told)
     assert common == tuple(name for name in CORRUPTIONS if name != "frost")
     shown = capsys.readouterr().out
-    assert shown.startswith("note: frost is left out, its overlay pictures are not on this machine")
+    assert shown.startswith("note: frost is left out: its overlay pictures are not on this machine")
     assert shown.count("\n") == 1
     assert settle_corruptions(["extra", "fog", "fog"], None, quiet) == (*EXTRA_CORRUPTIONS, "fog")
     assert "frost" in settle_corruptions(["common"], "procedural", quiet)

@@ -241,4 +241,4 @@ def test_a_network_that_was_adapted_before_is_remarked_on(
     run(source, once, "--data", pictures)
     assert "was adapted" not in capsys.readouterr().err
     run(once, source.with_name("twice.safetensors"), "--data", pictures)
-    assert "once was adapted by steady before, and is adapted again" in capsys.readouterr().err
+    assert "once was already adapted by steady, and is adapted again" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_a_self_describing_file_needs_nothing_else(tmp_path: Path) -> None:
 
 def test_a_self_describing_file_takes_no_other_weights_or_constants(tmp_path: Path) -> None:
     file = described(tmp_path)
-    with pytest.raises(ValueError, match="brings its weights"):
+    with pytest.raises(ValueError, match="is a file with its own weights"):
         open_model(file, weights=file)
     with pytest.raises(ValueError, match="describes its own normalisation"):
         open_model(file, mean=MEAN, std=STD)
@@ -173,7 +173,7 @@ def test_images_that_come_prepared_settle_the_size() -> None:
 
 def test_own_constants_are_found_under_any_of_their_names() -> None:
     """`load` and `open_model` ask one function."""
-    with pytest.raises(ValueError, match="normalises by itself: leave `mean` and `std` out"):
+    with pytest.raises(ValueError, match="normalises its input itself: leave out `mean` and `std`"):
         open_model("test_opener:make_normalising_network", **FLAGS)
     opened = open_model("test_opener:make_normalising_network", size=8)
     assert opened.preprocessing.std == (1.0, 1.0, 1.0)
@@ -222,7 +222,7 @@ def test_a_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:
 def test_what_normalises_itself_is_not_normalised_twice(tmp_path: Path) -> None:
     whole = Normalized(pretend_trained(make_network()), MEAN, STD)
     torch.save(whole, tmp_path / "whole.pt")
-    with pytest.raises(ValueError, match="normalise by itself"):
+    with pytest.raises(ValueError, match="normalise its input itself"):
         open_model(tmp_path / "whole.pt", trust=True, size=8, mean=MEAN, std=STD)
     assert open_model(tmp_path / "whole.pt", trust=True, size=8).network is not None
 

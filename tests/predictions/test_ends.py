@@ -111,7 +111,7 @@ def test_states_and_networks_of_other_runs_are_not_written_over(home: Path, imag
     run(home, images, "a.csv", save_state=state, bake=baked)
     before = kept(state), kept(baked)
     for options, flag in (({"save_state": state}, "--save-state"), ({"bake": baked}, "--bake")):
-        with pytest.raises(ValueError, match=f"`{flag}` .* is there already, and not from the run"):
+        with pytest.raises(ValueError, match=f"`{flag}` .* already exists and is not from the run"):
             run(home, images, "b.csv", method="bn", **options)
     assert not (home / "b.run").exists()
     run(home, images, "a.csv", save_state=state, bake=baked)  # the same run once more

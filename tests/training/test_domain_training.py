@@ -47,7 +47,7 @@ from driftnorm.training.domains.hparams import random_hparams
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.loop import Hooks, LoopSettings
 from driftnorm.views.compare import in_order
-from driftnorm.views.domains import domains_ablation_table, domains_table
+from driftnorm.views.domain_tables import domains_ablation_table, domains_table
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 

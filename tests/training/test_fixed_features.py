@@ -22,7 +22,7 @@ from driftnorm.models import Normalized
 from driftnorm.training.domains.algorithms import ALGORITHMS
 from driftnorm.training.domains.backbones import backbone
 from driftnorm.training.domains.network import DomainNetwork
-from driftnorm.views.domains import domains_table
+from driftnorm.views.domain_tables import domains_table
 from driftnorm.views.fine_tuned_domains import METHODS, domains_fine_tuned_table
 
 ON_FEATURES = {"coral", "mmd", "sagnet", "arm"}

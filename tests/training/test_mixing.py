@@ -18,7 +18,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.views.domain_rows import of_target
-from driftnorm.views.domains import domains_ablation_table, domains_table
+from driftnorm.views.domain_tables import domains_ablation_table, domains_table
 from driftnorm.views.trainings import selected_networks
 
 TENTS = (("rho", 10), ("steps", 1))

@@ -26,7 +26,7 @@ from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.splits import split_domain
 from driftnorm.methods.spec import parse_method
 from driftnorm.views.compare import in_order
-from driftnorm.views.domains import domains_ablation_table, domains_table
+from driftnorm.views.domain_tables import domains_ablation_table, domains_table
 
 METHODS = ("source", "tent", "t3a", "gprebn", "bn:running=True")
 

@@ -17,7 +17,7 @@ from driftnorm.views.claim_tables import domains_claims_table
 from driftnorm.views.claims import ABOUT_DOMAINS as CLAIMS
 from driftnorm.views.claims import claimed_methods
 from driftnorm.views.domain_rows import change
-from driftnorm.views.domains import DOMAIN_VIEWS, domains_table
+from driftnorm.views.domain_tables import DOMAIN_VIEWS, domains_table
 
 TARGETS = ("art", "sketch")
 Options = tuple[tuple[str, float], ...]

@@ -16,7 +16,7 @@ from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import stream_figure
-from driftnorm.views.streams import stream_table
+from driftnorm.views.stream_tables import stream_table
 
 
 def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -> Row:

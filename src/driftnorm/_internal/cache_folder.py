@@ -1,4 +1,4 @@
-"""Where things that can be made again are kept, and how a folder of them is made once."""
+"""The cache of things that can be made again, and how a folder in it is made once."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> Path:
-    """A folder that is there whole or not at all, whoever else makes it and whoever is killed.
+    """A folder that exists completely or not at all, safe under concurrent and killed processes.
 
-    It is made in a draft beside it and renamed. Of several processes that want it one makes it;
-    the others wait, for two would only take each other's cores.
+    It is made as a draft beside its place, then renamed. If several processes want it, one makes it
+    and the others wait, since two would only compete for the cores.
 
     Args:
         target: The folder.
         make: Fills an empty folder; called only if the target is not there.
-        progress: Told while another process is waited for.
+        progress: Called while waiting for another process.
 
     Returns:
         The target.
@@ -66,7 +66,7 @@ def made_once(target: Path, make: Callable[[Path], None], progress: Report) -> P
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     with exclusive(lock, f"Another process is at work on {target.parent}.", wait):
-        if target.is_dir():  # another process was just done with it
+        if target.is_dir():  # another process has just finished it
             return target
         draft = target.with_name(f".{target.name}.draft")
         shutil.rmtree(draft, ignore_errors=True)  # of a run that was killed

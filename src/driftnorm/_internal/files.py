@@ -43,14 +43,14 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None:  # the system's, and not somebody's words
+        if error.errno is not None:  # an error of the system, not one of ours
             error.filename = str(path)
         raise
 
 
 @contextmanager
 def written_beside(path: Path, suffix: str = "") -> Iterator[Path]:
-    """A new name beside ``path``; what is written there takes its place if the block ends well."""
+    """A new name beside ``path``; what is written there takes its place if nothing raises."""
     temporary = path.with_name(f".writing-{uuid.uuid4().hex}{suffix}")
     try:
         with naming(path):

@@ -1,6 +1,7 @@
 """Launchers: plain functions that run a function over tasks and yield each result as it comes.
 
-A launcher knows cores, not science. A cluster engine fits in as one more entry of `LAUNCHERS`.
+A launcher knows about cores, not about experiments. A cluster engine fits in as one more entry of
+`LAUNCHERS`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _STATUS = Path("/proc/self/status")
 _MACHINE = Path("/proc/meminfo")
 _CONTAINER = Path("/sys/fs/cgroup")
 _RESET = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # what Linux understands as: the peak is what is held now
+_RESET_PEAK = "5"  # resets the peak-RSS counter, see proc(5)
 # Options of glibc's `mallopt`, by their numbers in malloc.h, and the most that they take.
 _KEEP_BLOCKS_BELOW, _KEEP_AT_THE_TOP = -3, -1
 _MOST_BLOCK, _MOST_TOP = 1 << 30, (1 << 31) - 1
@@ -41,10 +41,10 @@ def keep_freed_memory() -> bool:
 
 
 def forget_peak() -> None:
-    """Let the peak begin anew; where the system cannot, it stays that of the whole process."""
+    """Reset the peak; where the system cannot, it stays that of the whole process."""
     give_back = _c_function("malloc_trim")
     if give_back is not None:
-        give_back(0)  # what is kept but not in use is not what the next piece of work needs
+        give_back(0)  # memory kept but unused is not needed by the next piece of work
     try:
         _RESET.write_text(_RESET_PEAK)
     except OSError:

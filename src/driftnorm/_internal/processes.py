@@ -46,7 +46,7 @@ def available_cores() -> int:
 
 
 def checked_workers(workers: int | None) -> int:
-    """The number of processes asked for; one a core for None."""
+    """The number of processes requested; one per core for None."""
     if workers is None:
         return available_cores()
     if workers < 1:
@@ -79,7 +79,7 @@ def in_processes(
         function: Must be importable by name.
         tasks: Made only as fast as they are worked on.
         workers: Number of processes.
-        died: The result of a task whose worker died. What was at work when a worker died is tried
+        died: The result of a task whose worker died. What was running when a worker died is tried
             once more, each in a process of its own, so that only the culprit is given up. Without
             it a dead worker ends everything.
 
@@ -166,9 +166,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Signals wait: one that came between a worker's birth and its orders would orphan it.
+    """Block signals: one that arrived between a worker's start and its first task would orphan it.
 
-    Workers are born so and stay so until `_prepare`, as Ctrl-C in a terminal reaches them too.
+    Workers start with signals blocked until `_prepare`: Ctrl-C in a terminal reaches them too.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -182,7 +182,7 @@ def _signals_held() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_in_children() -> Iterator[None]:
-    # Libraries read these when they are loaded, so children must be born with them.
+    # Libraries read these when they are loaded, so children must start with them.
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
     try:
@@ -199,7 +199,7 @@ def _prepare(stop: Any) -> None:
     global _stop
     _stop = stop
     keep_freed_memory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent sees to the rest
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent handles it
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()

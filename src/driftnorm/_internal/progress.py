@@ -1,4 +1,4 @@
-"""How long work tells whoever waits for it how far it is."""
+"""How long-running work reports its progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 __all__ = ["Report", "no_report"]
 
 Report: TypeAlias = Callable[[str, int, int | None], None]
-"""Takes what is being done, how much is done, and how much there is, or None if nobody knows."""
+"""Takes what is being done, how much is done, and the total, or None if it is unknown."""
 
 
 def no_report(text: str, done: int, total: int | None) -> None:

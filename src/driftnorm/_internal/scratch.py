@@ -35,7 +35,7 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove the scratch folders of processes that are no more."""
+    """Remove the scratch folders of processes that no longer exist."""
     home = parent / _HOME
     names = {path.name.removesuffix(_LOCK) for path in home.glob("*")}
     for folder in (home / name for name in sorted(names)):

@@ -1,4 +1,4 @@
-"""What the files of a training are called: written by trainings, looked for by views."""
+"""File names of a training, for those who write the files and those who read them."""
 
 from __future__ import annotations
 

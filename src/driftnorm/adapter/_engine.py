@@ -15,7 +15,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
-from driftnorm.adapter import _saving as saving
+from driftnorm.adapter import _saved_state as saved_state
 from driftnorm.adapter._batch import (
     Stopped,
     answer_of,
@@ -136,7 +136,7 @@ class RecipeAdapter(Adapter):
         self._reads_integers = reads_integers(self.converted.network)
         self._layers = self.converted.layers
         self._watch = Watch(self.guard, recipe, episodic)
-        self._fingerprint = saving.fingerprint(self.converted)
+        self._fingerprint = saved_state.fingerprint(self.converted)
         try:
             if classifier is not None:
                 check_classifier_name(self.converted.network, classifier)
@@ -538,23 +538,23 @@ class RecipeAdapter(Adapter):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         counts = {"bad": self._bad_batches, "frozen": self._frozen}
         trees = {"state": self._tree, "fitted": self._fitted, "counts": counts}
-        for key, value in saving.pack(self._about, trees).items():
-            destination[f"{prefix}{saving.PREFIX}{key}"] = value
+        for key, value in saved_state.pack(self._about, trees).items():
+            destination[f"{prefix}{saved_state.PREFIX}{key}"] = value
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
         if local_metadata.get("assign_to_params_buffers"):
             raise ValueError("`assign=True` would detach the adapter from its parameters.")
-        own_prefix = prefix + saving.PREFIX
+        own_prefix = prefix + saved_state.PREFIX
         own = {k: state_dict.pop(k) for k in [*state_dict] if k.startswith(own_prefix)}
         self._restore({key.removeprefix(own_prefix): value for key, value in own.items()})
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _restore(self, own: Mapping[str, Tensor]) -> None:
-        about = saving.read_about(own, self._about)
+        about = saved_state.read_about(own, self._about)
         home = next((p.device for p in self.converted.parameters()), torch.device("cpu"))
-        trees = saving.unpack(own)
+        trees = saved_state.unpack(own)
         if self._layout is None and "order" in about:
             self._prepare(Layout(tuple(about["order"]), about["classifier"]))
         shapes = {name: value.shape for name, value in start_values(self.converted).items()}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from driftnorm.adapter._layers import AdaptiveBatchNorm
-from driftnorm.adapter._saving import PREFIX, check_entry, has_numbers
+from driftnorm.adapter._saved_state import PREFIX, check_entry, has_numbers
 from driftnorm.adapter._step import Draft
 from driftnorm.adapter._watch import GUARD
 from driftnorm.adapter.guard import Guard

@@ -91,7 +91,7 @@ class Watch:
             return
         statistics = self._recipe.statistics
         alone = statistics.keeps_history and not statistics.uses_source
-        advice = "take 'bn-prior', which weighs each batch against the source"
+        advice = "use 'bn-prior', which weighs each batch against the source"
         if samples == 1 and alone:
             self.say_once(
                 "episode",
@@ -104,8 +104,9 @@ class Watch:
         if images < enough and self._before < enough:  # not just a loader's last batch
             self.say_once(
                 "episode",
-                f"with `episodic=True` every batch starts anew, and the source answers until "
-                f"{enough} images were seen: batches of {images} are not adapted to; {advice}.",
+                "with `episodic=True` every batch starts anew, and the source answers until "
+                f"{enough} images have been seen: batches of {images} are not adapted to; "
+                f"{advice}.",
             )
 
     def _look_at_first(self, draft: Draft, x: Tensor, setting: Setting) -> None:
@@ -189,12 +190,12 @@ class Watch:
         if ordered and self._recipe.order_dependent:
             self.say_once(
                 "class order",
-                f"the stream looks ordered by class (neighbours are alike by {found.order:.2f} "
-                "of 1): shuffle it, or take 'steady', which notices.",
+                f"the stream looks ordered by class (similarity of neighbours {found.order:.2f}, "
+                "at most 1): shuffle it, or use 'steady', which detects this.",
             )
 
     def _tell(self, alarm: Alarm) -> None:
-        """Warn of an alarm, and say what is done about it."""
+        """Warn about an alarm, and say what is done about it."""
         done = {
             "warn": "`guard='reset'` or 'freeze' would go back to the source",
             "reset": "the adapter starts again from the source",
@@ -205,7 +206,7 @@ class Watch:
 
 @torch.no_grad()
 def distance_moved(values: Values, start: Values) -> float:
-    """How far the trained parameters are from the source, as a share of their length."""
+    """How far the trained parameters are from the source, as a share of their norm."""
     if not values:
         return 0.0
     moved = [(value - start[name]).float().norm() for name, value in values.items()]

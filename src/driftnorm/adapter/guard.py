@@ -3,7 +3,7 @@
 Evidence is gathered over images, not batches: a share of the stream is shown to the source as well,
 whatever the batch size. Two things count as harm: predictions that have collapsed onto fewer
 classes than the source's, and predictions that carry clearly less `information` than the source's.
-A change of the stream is never harm by itself: both networks see it.
+A change of the stream alone is never harm: both networks see it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Alarm(NamedTuple):
         kind: Index into `KINDS`: predictions collapsed onto few classes, carry less information
             than the source's, or the trained parameters are far from where they began.
         adapted: The adapted network's spread over classes, its information, or how far the
-            parameters moved as a share of their length.
+            parameters moved as a share of their norm.
         source: The source's, on the same images; 0 for the parameters.
         disagreement: The share of these images on which the two give different classes.
     """
@@ -87,17 +87,17 @@ class Alarm(NamedTuple):
     @property
     def reason(self) -> str:
         """The alarm in words."""
-        numbers = f"({self.adapted:.2f}, your network unadapted has {self.source:.2f}"
+        numbers = f"({self.adapted:.2f}, your network, unadapted: {self.source:.2f}"
         over = f"over {self.images:.0f} images, of which they disagree on {self.disagreement:.0%})"
         if KINDS[self.kind] == "distance":
-            return f"parameters have moved by {self.adapted:.0%} of their length"
+            return f"parameters have moved by {self.adapted:.0%} of their norm"
         if KINDS[self.kind] == "collapse":
-            return f"answers collapse onto few classes: their spread in nats {numbers}; {over}"
-        return f"answers say less than those of your network unadapted {numbers}; {over}"
+            return f"predictions collapse onto few classes: their spread in nats {numbers}; {over}"
+        return f"predictions are less informative {numbers}; {over}"
 
 
 class Evidence(NamedTuple):
-    """What recent images show that both networks were run on.
+    """What recent images show; both networks were run on them.
 
     Attributes:
         images: How many, weighted by how recent they are.
@@ -141,7 +141,7 @@ class Guard:
             source's.
         caution: That of `information`.
         distance: Alarm when the trained parameters have moved by more than this share of their own
-            length: training for certainty can hide the harm from the other two alarms.
+            norm: training for certainty can hide the harm from the other two alarms.
         hold: With freeze: images that the source answers after a first alarm.
     """
 

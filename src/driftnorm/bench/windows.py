@@ -104,7 +104,7 @@ def stream_score(
                 f"{len(values)}."
             )
     if not len(correct):
-        raise ValueError("`correct` has no entry; there is nothing to score.")
+        raise ValueError("`correct` is empty; there is nothing to score.")
     starts = window_starts(len(correct), window)
     place = window_of(np.arange(len(correct)), starts)
     per_window = _error_by(place, correct)

@@ -55,11 +55,11 @@ def settle_corruptions(
     there = _has_frost() if stored is None else "frost" in stored
     if "frost" not in names or asked or there:
         return names
-    text = "note: frost is left out, these data do not have it."
+    text = "note: frost is left out: these data do not have it."
     if stored is None:
         text = (
-            "note: frost is left out, its overlay pictures are not on this machine: `--frost "
-            "FOLDER` adds it, or `--frost procedural` for a stand-in."
+            "note: frost is left out: its overlay pictures are not on this machine. Use `--frost "
+            "FOLDER`, or `--frost procedural` for a stand-in."
         )
     say(console, text)
     return tuple(name for name in names if name != "frost")

@@ -84,7 +84,7 @@ class NetworkFlags:
         Path | None,
         Parameter(
             group=NETWORK,
-            help="A file with its weights. Without it, timm:NAME and torchvision:NAME get the "
+            help="A file of weights. Without it, timm:NAME and torchvision:NAME get the "
             "published ones, and a factory's network is used as returned.",
         ),
     ] = None
@@ -172,6 +172,7 @@ def tested_images(data: Path, test_data: Path | None) -> Path:
     """Where the test images are: with those to train on, unless they are elsewhere."""
     if test_data is None and data.suffix == ".npz":
         raise ValueError(
-            f"`test_data` must name the test images: {data} holds one set only, to train on."
+            f"`test_data` must name the test images: {data} holds only one set, which is trained "
+            "on."
         )
     return test_data or data

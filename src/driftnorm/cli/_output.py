@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from driftnorm.views.table import Table
 
-__all__ = ["fitted", "print_table", "say", "table_record"]
+__all__ = ["fitted", "print_listing", "print_table", "say", "table_record"]
 
 
 def say(console: Console, text: str) -> None:
@@ -24,6 +25,14 @@ def print_table(console: Console, table: Table) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _width(table) + 2)  # and a margin
     console.print(table.to_rich())
+
+
+def print_listing(table: Table, *, as_json: bool) -> None:
+    """Print what `list` shows: a table, or its record for programs."""
+    if as_json:
+        print(json.dumps(table_record(table)))
+    else:
+        print_table(Console(), table)
 
 
 def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias, TypeVar
@@ -16,9 +16,12 @@ from driftnorm.cli._flags import MANY
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import in_order, methods_of, parts_of
 from driftnorm.views.figure import Figure
-from driftnorm.views.table import Table
+from driftnorm.views.figures import Plot
+from driftnorm.views.robustness import View
+from driftnorm.views.table import Column, Table
+from driftnorm.views.trainings import RunView
 
-__all__ = ["ChosenMethods", "RowPaths", "Where", "having", "made_of", "rows_of"]
+__all__ = ["ChosenMethods", "RowPaths", "Where", "having", "listing", "made_of", "rows_of"]
 
 Shown = TypeVar("Shown", Table, Figure)
 
@@ -38,6 +41,12 @@ Where: TypeAlias = Annotated[
         help="Only rows with this value, such as batch_size=32 or severity=5; can be repeated.",
     ),
 ]
+
+
+def listing(title: str, views: Mapping[str, View | RunView | Plot]) -> Table:
+    """What there is to make, by name."""
+    rows = tuple((name, view.help) for name, view in views.items())
+    return Table(title, (Column("name"), Column("what it shows", align="left")), rows)
 
 
 def made_of(

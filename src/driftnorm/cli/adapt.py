@@ -190,8 +190,8 @@ def _followed(
     again = " without `--fresh`" * fresh
     say(
         console,
-        f"stopped after {done:,} images; what is done is kept, and the same command{again} resumes "
-        "there.",
+        f"stopped after {done:,} images; what is done is kept, and the same command{again} "
+        "resumes there.",
     )
     raise SystemExit(130)
 
@@ -216,7 +216,7 @@ def _keep_others(plan: Plan, written: dict[str, Path | None], load_state: Path |
     for flag, file in written.items():
         if file is not None and file.exists() and file != load_state:
             raise ValueError(
-                f"`{flag}` {file} is there already, and not from the run of {plan.out}: choose "
+                f"`{flag}` {file} already exists and is not from the run of {plan.out}: choose "
                 "another file, or overwrite it with `--fresh`."
             )
 
@@ -229,7 +229,7 @@ def _failure(record: dict[str, Any], data: Path) -> str:
             f"none of the {record['images']:,} images could be predicted, so nothing was adapted; "
             f"the first, {name!r}: {reason}"
         )
-    return f"{data} was read in part only: {record['cut_off']}" if record["cut_off"] else ""
+    return f"only part of {data} was read: {record['cut_off']}" if record["cut_off"] else ""
 
 
 def _summary(
@@ -242,13 +242,16 @@ def _summary(
     """The result of the run, line by line."""
     lines = [record["verdict"]]
     if began_at:
-        lines.append(f"{began_at:,} images were done already.")
+        lines.append(f"{began_at:,} images had been done already.")
     for name, reason in record["skipped_first"][:5]:
         lines.append(f"  unreadable: {name!r}: {reason}")
     if record["skipped"] > 5:
         lines.append(f"  and {record['skipped'] - 5:,} more, each with its reason in the CSV file.")
     if record["left_out"]:
-        lines.append(f"  {record['left_out']:,} other files are not pictures by their names.")
+        lines.append(
+            f"  {record['left_out']:,} other files were ignored: their names are not "
+            "those of pictures."
+        )
     if record["alarms"]:
         lines.append(f"The guard raised {record['alarms']} alarms; see `--guard`.")
     if record.get("accuracy") is not None:

@@ -9,7 +9,7 @@ from driftnorm.bench.studies.domains import DomainStudy, Targets
 from driftnorm.bench.vocabulary import GridSize
 from driftnorm.cli._bench import BenchFlags, Methods, bench
 from driftnorm.cli._flags import MANY, OUT, Cache
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import find_view
 from driftnorm.views.trainings import selected_networks
 
@@ -40,8 +40,8 @@ def bench_domains(
         As in `driftnorm train domains`; must be the data that the networks were trained on.
     models
         Files that `driftnorm train domains` wrote (best.safetensors, swad.safetensors), or folders
-        of finished trainings; of several in one trial, as in a sweep, the best on validation data
-        is used.
+        of finished trainings; if there are several for one trial, as in a sweep, the best one on
+        validation data is used.
     table
         Which table to print at the end, which also sets the default methods: domains,
         domains-ablation, domains-fine-tuned or domains-claims.

@@ -55,13 +55,14 @@ def bench_fine_tuned(
     weights
         Its pre-trained weights.
     corruptions
-        Which to leave out in turn; default: each of the 15. Training is on the other 14 anyway.
+        Which ones to leave out, in turn; default: each of the 15. Training always uses the other
+        14.
     severities
         Severities of the test; default: 5.
     images
         Training images per corruption, a fifth of them at each severity.
     epochs
-        Passes over the 14 times as many training images.
+        Passes over the training images of all 14 corruptions.
     learning_rate
         Initial rate of SGD with momentum 0.9 and batch 128; decays to 0 along a cosine. With frozen
         statistics, ResNet-20 diverges at 0.003 and above.

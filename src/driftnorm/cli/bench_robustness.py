@@ -65,15 +65,15 @@ def bench_robustness(
         tent-imagenet or tent-code-everywhere. The flags below, and a method's own options, override
         them.
     severities
-        1 to 5; 0 is the clean data.
+        From 1 to 5; 0 is the clean data. Default: those of the preset.
     limit
         At most this many images of each stream.
     batch_size
-        Images per batch.
+        Images per batch; default: that of the preset.
     seeds
         Default: 0, which streams the images as stored; others shuffle them.
     size
-        Height and width that the images must have, if the network needs these; they are never
+        Height and width that the images must have, if the network requires it; they are never
         resized.
     out
         Folder for the rows.

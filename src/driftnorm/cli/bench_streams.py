@@ -22,7 +22,7 @@ from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
-from driftnorm.views.streams import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 
 __all__ = ["bench_streams"]
 
@@ -75,11 +75,11 @@ def bench_streams(
     severity
         Severity of all corruptions; default: the strongest. A gradual stream rises to it.
     part
-        Images per visit of a domain; default: all.
+        Images per visit to a domain; default: all.
     skip
         Leave out this many images at the beginning of the data.
     limit
-        At most this many of the others.
+        At most this many of the remaining images.
     batch_size
         Images per batch.
     seeds
@@ -157,7 +157,7 @@ def _networks(
 ) -> list[MeasuredNetwork]:
     if weights and len(weights) != len(models):
         raise ValueError(
-            f"`--weights` must be one file for each `--models`, {len(models)} here; got "
+            f"`--weights` must have one file for each of `--models`, {len(models)} here; got "
             f"{len(weights)}."
         )
     files: list[str | None] = [str(file) for file in weights] if weights else [None] * len(models)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from driftnorm.cli import app
+from driftnorm.cli._flags import SWITCH
 
 __all__ = ["completion"]
 
@@ -14,7 +13,7 @@ __all__ = ["completion"]
 def completion(
     shell: Literal["bash", "zsh", "fish"],
     *,
-    install: Annotated[bool, Parameter(negative="")] = False,
+    install: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Print the script that completes driftnorm's commands and flags in your shell.
 

@@ -47,7 +47,7 @@ def corrupt(
     limit
         At most this many images.
     seed
-        Another seed gives other noise.
+        Seed of the noise.
     """
     given = dict(locals())
     begun, console = time.perf_counter(), Console(quiet=quiet)

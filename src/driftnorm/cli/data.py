@@ -11,8 +11,8 @@ import cyclopts
 from rich.console import Console
 
 from driftnorm._internal.names import find_name, nearest
-from driftnorm.cli._flags import OUT, Quiet
-from driftnorm.cli._output import print_table, say
+from driftnorm.cli._flags import OUT, AsJson, Quiet
+from driftnorm.cli._output import print_listing, say
 from driftnorm.cli._progress import Bar
 from driftnorm.images.checksums import check_folder
 from driftnorm.images.cifar_c import check_cifar_c
@@ -46,7 +46,7 @@ app = cyclopts.App(name="data", help="List, get and check data sets.")
 
 
 @app.command(name="list")
-def list_datasets() -> None:
+def list_datasets(*, as_json: AsJson = False) -> None:
     """List the data sets that can be fetched, and where from."""
     rows = tuple(
         (
@@ -64,7 +64,8 @@ def list_datasets() -> None:
         f"(or {OWN}) for any folder of domain/class/image."
     )
     about, size, origin = Column("what it is", align="left"), Column("size"), Column("--from")
-    print_table(Console(), Table("Data sets", (Column("name"), about, size, origin), rows, note))
+    table = Table("Data sets", (Column("name"), about, size, origin), rows, note)
+    print_listing(table, as_json=as_json)
 
 
 @app.command
@@ -100,15 +101,15 @@ def get(
 def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     """Verify a folder, and report exactly what is missing or wrong.
 
-    Exits with 1 if anything is.
+    Exits with 1 if something is.
 
     Parameters
     ----------
     name
-        Which data set it should be; cifar-100; cifar-10-c, cifar-100-c or imagenet-c for corrupted
-        data in the released layout; PACS, VLCS, OfficeHome, TerraIncognita; rotated-mnist or
-        colored-mnist for the MNIST files they are made of; domains or own for any folder of
-        domain/class/image, even if it resembles a published set.
+        Which data set it should be: one of `driftnorm data list`; cifar-100; cifar-10-c,
+        cifar-100-c or imagenet-c for corrupted data in the released layout; PACS, VLCS, OfficeHome
+        or TerraIncognita; rotated-mnist or colored-mnist for the MNIST files they are made from;
+        domains or own for any folder of domain/class/image, even if it resembles a published set.
     folder
         The folder; for domains also a tar archive, which is unpacked only for the check.
     """

@@ -15,7 +15,7 @@ from driftnorm._internal.processes import available_cores
 from driftnorm.bench.rows import RowStore, save_rows
 from driftnorm.bench.samples import read_exhibits
 from driftnorm.bench.studies.digits import DigitStudy
-from driftnorm.bench.studies.stream_data.digits import DigitData
+from driftnorm.bench.studies.stream_data.digit_data import DigitData
 from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
@@ -28,7 +28,7 @@ from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page
 from driftnorm.views.stream_figures import stream_figure
-from driftnorm.views.streams import stream_table
+from driftnorm.views.stream_tables import stream_table
 
 __all__ = ["demo"]
 
@@ -52,7 +52,7 @@ def demo(
     Parameters
     ----------
     trials
-        How often everything is repeated, each time with another split and training.
+        Number of repetitions, each with another split and training.
     batch_size
         Images per batch.
     out

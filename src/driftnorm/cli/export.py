@@ -102,7 +102,7 @@ def export(
         load_adapter(load_state, adapter)
     make_folders({"--out": out}, console)
     if opened.adapted_by and load_state is None and spec.name != "source":
-        before = f"{opened.name} was adapted by {opened.adapted_by} before, and is adapted again"
+        before = f"{opened.name} was already adapted by {opened.adapted_by}, and is adapted again"
         say(console, f"note: {before}; `--method source` writes it as it is.")
     with _notes_on(console), Bar(console) as bar:
         if data is None:

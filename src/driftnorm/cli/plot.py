@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from driftnorm.cli._flags import OUT, Quiet
-from driftnorm.cli._row_flags import ChosenMethods, RowPaths, Where, made_of, rows_of
+from driftnorm.cli._flags import OUT, AsJson, Quiet
+from driftnorm.cli._output import print_listing
+from driftnorm.cli._row_flags import (
+    ChosenMethods,
+    RowPaths,
+    Where,
+    listing,
+    made_of,
+    rows_of,
+)
 from driftnorm.views.compare import methods_of
 from driftnorm.views.figures import PLOTS, find_plot
 from driftnorm.views.palette import MOST
@@ -26,6 +35,7 @@ def plot(
     methods: ChosenMethods = None,
     where: Where = (),
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a plot from rows, with the protocol as its footer.
 
@@ -41,8 +51,7 @@ def plot(
         File format; default: by the extension of `--out`.
     """
     if name == "list":
-        for each, known in PLOTS.items():
-            print(f"{each:<24}{known.help}")
+        print_listing(listing("Plots", PLOTS), as_json=as_json)
         return
     view = find_plot(name)
     file = out or Path(f"plot.{form or 'png'}")
@@ -52,5 +61,7 @@ def plot(
     if methods is None and len(methods_of(found)) > MOST:
         found = [row for row in found if row.method in view.methods] or found
     draw(made_of(found, view.make, view.methods, methods), file)
-    if not quiet:
+    if as_json:
+        print(json.dumps({"file": str(file)}))
+    elif not quiet:
         print(f"Saved {file}.")

@@ -72,12 +72,12 @@ def sweep_domains(
     leave_one_out
         Also train without each pair of domains, for selected-leave-one-out.
     size
-        Side of the images in pixels.
+        Height and width of the images in pixels.
     settings
         Hyper-parameters of every training, such as gamma=1, for the algorithms that have them; can
         be repeated.
     hours
-        Time budget; the same command resumes.
+        Time budget; running the same command again resumes.
     out
         Folder for the trainings, with one subfolder each.
     """

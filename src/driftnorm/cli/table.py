@@ -13,9 +13,16 @@ from rich.console import Console
 
 from driftnorm._internal.files import write_atomically
 from driftnorm.cli._flags import OUT, SWITCH
-from driftnorm.cli._output import print_table, table_record
-from driftnorm.cli._row_flags import ChosenMethods, RowPaths, Where, made_of, rows_of
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.cli._output import print_listing, print_table, table_record
+from driftnorm.cli._row_flags import (
+    ChosenMethods,
+    RowPaths,
+    Where,
+    listing,
+    made_of,
+    rows_of,
+)
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS, View, find_view
 from driftnorm.views.table import Table
 from driftnorm.views.trainings import RUN_VIEWS, RunView, load_runs
@@ -53,8 +60,7 @@ def table(
     """
     views: dict[str, View | RunView] = {**VIEWS, **DOMAIN_VIEWS, **RUN_VIEWS}
     if name == "list":
-        for each, known in views.items():
-            print(f"{each:<24}{known.help}")
+        print_listing(listing("Tables", views), as_json=as_json)
         return
     if out is not None and out.is_dir():
         raise IsADirectoryError(f"`--out` must be a file, but {out} is a folder.")

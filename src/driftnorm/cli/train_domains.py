@@ -66,7 +66,7 @@ def train_domains(
     swad
         Average weights along the valley of the validation loss, around any algorithm.
     size
-        Side of the images in pixels.
+        Height and width of the images in pixels.
     settings
         The algorithm's own hyper-parameters, such as gamma=1; can be repeated.
     hparams_seed
@@ -76,7 +76,7 @@ def train_domains(
     seed
         Seed of everything else.
     hours
-        Time budget; the same command resumes for another as many hours.
+        Time budget; running the same command again resumes, with a new budget.
     out
         Folder of the run; default: runs/domains/DATA-ALGORITHM-TARGET-tTRIAL.
     """

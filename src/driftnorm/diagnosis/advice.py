@@ -1,11 +1,11 @@
 """From measurements to advice.
 
-Let I be what a prediction tells (spread - entropy, both as shares of their maximum) and H the
-entropy, each with the data's statistics minus with the source's. Where I rises, adapting mostly
-helps, on shuffled, varied images; on streams of one or two classes I rises as well, but there H
-mostly rises with it. The thresholds below were set by hand with a ResNet-20 on corruptions of
-CIFAR-10, and looked at on the demo's digits; docs/diagnose-verdicts.md has how often the verdicts
-are right, on other networks and data as well.
+Let I be the information in the predictions (spread - entropy, both as shares of their maximum)
+and H the entropy, each with the data's statistics minus with the source's. Where I rises, adapting
+mostly helps, on shuffled, varied images; on streams of one or two classes I rises as well, but
+there H mostly rises with it. The thresholds below were set by hand with a ResNet-20 on corruptions
+of CIFAR-10, and checked on the demo's digits; docs/diagnose-verdicts.md shows how often the
+verdicts are right, also on other networks and data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outcome = Literal["help", "little", "no need", "no help", "harm", "unclear", "me
 TELLS_MORE, TELLS_LESS = 0.02, -0.02
 UNSURE, LOST = 0.06, 0.1
 NEAR = 0.15  # deviations; clean test images of ResNet-20 are 0.12 from its training statistics
-STRAY = 0.03  # deviations; a batch of 64 clean images strays by so much
+STRAY = 0.03  # deviations; a batch of 64 clean images strays by this much
 WORTH = 0.05  # of accuracy; labels that cannot rule such a gain out do not rule adapting out
 MANY_CLASSES = 100
 DEFAULT_RATE, RATE_OF_MANY, CAREFUL_RATE = 1e-3, 2.5e-4, 1e-4
@@ -57,7 +57,7 @@ def decide(run: DryRun, findings: Sequence[Finding]) -> Outcome:
         return "harm"
     source, adapted = run.trials[0], evidence(run)
     surer, tells = adapted.entropy - source.entropy, adapted.information - source.information
-    if surer > LOST:  # on varied images, so much less sure and yet telling more may be a gain
+    if surer > LOST:  # on varied images, much less certain but more informative may be a gain
         return "unclear" if tells > TELLS_MORE else "harm"
     if tells <= TELLS_MORE and run.drift.mean < NEAR:
         return "no need"
@@ -119,16 +119,17 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
         return Advice("method", best.method, "the most accurate on your labelled images")
     if batch * run.positions < WINDOW_BELOW and has_source:
-        reason = f"it counts images, for batches of {batch} say little by themselves"
+        reason = f"it counts images, since batches of {batch} say little on their own"
         return Advice("method", "steady", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
     if alarmed or "class-order" in kinds or not any(layer.affine for layer in inventory.layers):
         reason = "no gradient that could lead astray"
         if has_source:
-            return Advice("method", "steady", f"{reason}; goes back to the source where it is best")
+            reason += "; falls back to the source where that is best"
+            return Advice("method", "steady", reason)
         return Advice("method", "bn:running=True", f"{reason}; {so_far}")
     if has_source and outcome == "unclear":
-        return Advice("method", "steady", "it goes back to the source where that seems best")
+        return Advice("method", "steady", "it falls back to the source where that seems best")
     return Advice("method", "gprebn", f"affine parameters that follow the stream, and {so_far}")
 
 
@@ -141,7 +142,7 @@ def _batch_size(run: DryRun) -> Advice:
     larger = f"; of {size}, by {run.drift.chance_of_batch(size):.3f}" if size != used else ""
     reason = (
         f"statistics of a batch of {used} stray by {stray:.3f} deviations by chance{larger}. "
-        "Window statistics (steady, bn-window) do with fewer."
+        "Window statistics (steady, bn-window) need fewer."
     )
     return Advice("batch size", f"{size} or more", reason)
 
@@ -158,10 +159,10 @@ def _rate(run: DryRun) -> Advice:
         reason = "nothing was trained here; try it with `--methods gprebn`"
         return Advice("learning rate", f"{RATE_OF_MANY if many else DEFAULT_RATE:g}", reason)
     steps = len(run.batch_sizes)
-    went = f"parameters went {trained.moved:.1%} of their length in {steps} batches"
+    went = f"parameters moved by {trained.moved:.1%} of their norm in {steps} batches"
     plain = evidence(run)
     if trained.alarms or trained.spread < plain.spread - 0.05:
-        reason = f"{went}, and the predictions got narrower: less is safer"
+        reason = f"{went}, and the predictions got narrower: a lower rate is safer"
         return Advice("learning rate", f"{CAREFUL_RATE:g}", reason)
     if many:
         reason = f"{run.classes} classes in batches of {max(run.batch_sizes)}: gradients are noisy"

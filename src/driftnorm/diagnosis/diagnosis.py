@@ -123,7 +123,7 @@ class Diagnosis:
         note = (
             f"{self.run.images} images in {len(self.run.batch_sizes)} batches of up to "
             f"{max(self.run.batch_sizes)}; entropy of the predictions and spread of the predicted "
-            "classes as shares of their maximum; each image answered when it came."
+            "classes as shares of their maximum; each image predicted when it arrived."
         )
         return Table("What adapting changes", tuple(columns), tuple(rows), note)
 
@@ -167,7 +167,7 @@ class Diagnosis:
             f"{self.inventory.summary()} Distance of the data's statistics from the source's: per "
             "channel the Wasserstein "
             "distance of Gaussians, sqrt((difference of means)² + (difference of deviations)²) / "
-            "deviation in training; mean and largest over channels; and what so few images give "
+            "deviation in training; mean and largest over channels; and what this few images give "
             "by chance."
         )
         return Table(title, columns, tuple(rows), note)
@@ -199,7 +199,7 @@ def diagnose(
         batches: Batches of images (N, C, H, W), or pairs of images and labels (class numbers, -1
             where unknown; they are counted with, and never shown to a method). Read once.
         methods: What to try beside the network as it is; with options as in "bn:running=True".
-        most_batches: So many batches are looked at.
+        most_batches: At most this many batches are read.
         folders: Of each image, if known, to see whether the images come folder by folder; read at
             the end, so it may grow as the batches are read.
 

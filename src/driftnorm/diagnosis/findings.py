@@ -1,4 +1,4 @@
-"""What to warn of: each finding with its evidence and what to do about it."""
+"""What to warn about: each finding with its evidence and what to do about it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Finding:
 
     Attributes:
         kind: One word for programs.
-        severe: Whether nothing else can be believed until it is mended.
+        severe: Whether nothing else can be trusted until it is fixed.
         text: What, by what evidence, and what to do.
     """
 
@@ -192,7 +192,7 @@ def _of_safety(inventory: Inventory, run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "random",
             False,
-            "the network answers the same images differently each time, even in evaluation mode: "
+            "the network predicts the same images differently each time, even in evaluation mode: "
             "something in its forward draws random numbers; `seed=` makes an adapter repeatable.",
         )
 
@@ -202,7 +202,7 @@ def _of_amount(run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "few-images",
             False,
-            f"{run.images} images are too few to judge by{_by_chance(run)}; give some hundreds.",
+            f"{run.images} images are too few to judge by{_by_chance(run)}; use a few hundred.",
         )
     if max(run.batch_sizes) * run.positions < SMALL_BATCH:
         yield Finding(
@@ -238,10 +238,10 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "narrow",
             False,
-            f"without adaptation, the predictions crowd on few of the {run.classes} classes "
-            f"(spread {source.spread:.2f} of 1). Either the shift makes the network say so, "
-            "and adapting helps, or the images really are of few classes, and adapting harms. "
-            "Look at some.",
+            f"without adaptation, the predictions crowd onto few of the {run.classes} classes "
+            f"(spread {source.spread:.2f} of 1). Either the shift causes this, and adapting "
+            "helps, or the images really are of few classes, and adapting does harm. Look at some "
+            "of them.",
         )
     for trial in run.trials:
         if trial.alarms:

@@ -26,7 +26,7 @@ class SampledBatches:
         inputs: The images.
         preprocessing: How they become the network's input.
         labels: Their true classes, if known.
-        batch_size: Images a batch; an unreadable one leaves its place empty.
+        batch_size: Images per batch; an unreadable one leaves its place empty.
         limit: At most this many images, rounded down to whole batches; None takes all.
 
     Attributes:

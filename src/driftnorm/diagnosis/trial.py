@@ -1,4 +1,4 @@
-"""A dry run: copies of the network meet the data, one for each method, and are thrown away."""
+"""A dry run: copies of the network, one for each method, are run on the data and thrown away."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trial:
         predicted: How many classes were predicted at all.
         agreement: Share of the images on which it agrees with each method, by name.
         alarms: How often the guard found harm.
-        moved: How far the trained parameters went, as a share of their own length.
+        moved: How far the trained parameters went, as a share of their own norm.
         accuracy: Share of the labelled images that were right.
         gain: Its difference to the source's accuracy, paired image by image, with 95 % interval.
     """
@@ -58,7 +58,7 @@ class Trial:
 
     @property
     def information(self) -> float:
-        """What a prediction tells about an image: varied over images, and sure of each.
+        """How informative the predictions are: varied over images, and certain for each.
 
         The spread without the entropy: up to normalisation, the mutual information of images and
         predicted classes.
@@ -161,7 +161,7 @@ def dry_run(
         What was measured.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DriftnormWarning)  # the findings say it, once and better
+        warnings.simplefilter("ignore", DriftnormWarning)  # the findings report it better
         run = _Run(network, methods)
         for images, truth in islice(batches, most_batches):
             run.show(images, truth)
@@ -185,7 +185,7 @@ class _Run:
         self.last: tuple[Tensor, Tensor] | None = None
 
     def show(self, images: Tensor, truth: Tensor | None) -> None:
-        """One batch to everybody."""
+        """Show one batch to every method."""
         whole = images.isfinite().flatten(1).all(dim=1)
         self.broken += int((~whole).sum())
         images = images[whole]
@@ -196,7 +196,9 @@ class _Run:
             logits = self.source(images)
         if truth is not None:
             if logits.dim() != 2:
-                raise ValueError("labels are for one class an image; this network predicts more.")
+                raise ValueError(
+                    "`labels` must give one class per image, but this network predicts several."
+                )
             self.labels.append(truth[whole].cpu())
         self.tallies["source"].add(logits)
         for name, adapter in self.adapters.items():
@@ -268,7 +270,7 @@ def _serials(
 
 
 def _distance(before: nn.Module, after: nn.Module) -> float:
-    """How far the parameters that differ have gone, as a share of their own length."""
+    """How far the parameters that differ have gone, as a share of their own norm."""
     start = dict(before.named_parameters())
     pairs = [(start[n], p) for n, p in after.named_parameters() if not torch.equal(start[n], p)]
     length = sum(float(a.square().sum()) for a, _ in pairs)

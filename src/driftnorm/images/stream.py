@@ -37,7 +37,7 @@ class Survey(NamedTuple):
 
     Attributes:
         images: How many; None if only reading everything would tell.
-        left_out: Files whose names are not those of pictures.
+        left_out: Files that do not have the extension of a picture.
     """
 
     images: int | None

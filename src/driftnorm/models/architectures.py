@@ -1,4 +1,4 @@
-"""The networks that driftnorm builds by itself, by name, with what there is to know about each.
+"""The built-in networks by name, with the facts about each.
 
 A new network is one more entry of `MODELS`.
 """

@@ -229,8 +229,8 @@ def _check_recipe(
     if fetching:
         raise CheckpointError(
             "untrusted",
-            f"{path}: the option {fetching[0]!r} fetches other weights and does not belong into "
-            "the description of a network; leave it out of `options`.",
+            f"{path}: the option {fetching[0]!r} fetches other weights and does not belong in the "
+            "description of a network; leave it out of `options`.",
         )
 
 

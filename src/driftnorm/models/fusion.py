@@ -56,13 +56,13 @@ def fused(model: nn.Module, example: Tensor | None = None) -> nn.Module:
             raise ValueError(
                 f"folding batch norm into the convolutions changes what {type(model).__name__} "
                 f"computes (by {float(difference):.2g} of its largest value): it uses the output "
-                "of a convolution in another place too. Keep its batch norm."
+                "of a convolution in another place as well. Keep its batch norm."
             )
     return copied.train(model.training)
 
 
 def _run_and_pair(model: nn.Module, example: Tensor) -> tuple[Tensor, dict[str, nn.Module]]:
-    """What the model says, and the convolution right before each batch-norm layer, by name."""
+    """What the model returns, and the convolution right before each batch-norm layer, by name."""
     produced: dict[int, tuple[nn.Module, Tensor, int]] = {}  # keeps tensors: their ids stay theirs
     pairs: dict[str, nn.Module] = {}
     runs: dict[nn.Module, int] = {}

@@ -71,11 +71,11 @@ def load(
     if weights is not None:
         source = "the given state dict" if isinstance(weights, Mapping) else weights
         fit_weights(network, state, name=name, source=source, new_head=new_head)
-    # Only of a stranger's network it must be guessed; parts of known ones may have such names.
+    # Has to be guessed only for unknown networks; parts of known ones may have such names.
     normalizes = preprocessing is None and normalizes_input(network)
     constants = None if normalizes else _known_constants(state, preprocessing)
     if given and normalizes:
-        raise ValueError(f"{name} normalises by itself: leave `mean` and `std` out.")
+        raise ValueError(f"{name} normalises its input itself: leave out `mean` and `std`.")
     constants = given or constants
     model = network if constants is None else Normalized(network, *constants)
     return model.eval()
@@ -95,7 +95,7 @@ def load_published(
         The model, as `load` gives it.
 
     Raises:
-        OSError: The weights could not be had.
+        OSError: The weights could not be obtained.
     """
     family = spec.partition(":")[0]
     resolve(spec)  # a wrong name is not a failed download
@@ -104,8 +104,8 @@ def load_published(
     except Exception as error:  # each way of downloading fails in its own way
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"the weights that {family} publishes for {spec!r} could not be had ({reason}); give a "
-            "file as `weights`."
+            f"the weights that {family} publishes for {spec!r} could not be obtained ({reason}); "
+            "give a file as `weights`."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The user's MODEL, whatever way it is named, as one network that takes images in [0, 1]."""
+"""The user's MODEL, however it is named, as one network that takes images in [0, 1]."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def open_model(
             A network that fails on a try with such images is not refused: whoever runs it on them
             records what it raises.
         untrained: Take an architecture with the weights that it is built with: nothing is
-            downloaded, and nothing refused for want of weights.
+            downloaded, and nothing is refused for lack of weights.
         trust: Accept files that can run code when they are opened: pickled modules (as `model` or
             `weights`), TorchScript archives (as `weights`), files that name a factory.
 
@@ -151,7 +151,7 @@ def _check_given(
             raise FileNotFoundError(f"`{flag}` must name a file, but {file} does not exist.")
     if is_file and weights is not None:
         raise ValueError(
-            f"{model} is a file and brings its weights; to use those of {weights}, name the "
+            f"{model} is a file with its own weights; to use those of {weights}, name the "
             "architecture as `model`, such as 'timm:resnet50'."
         )
     if size is not None and shown not in (None, (size, size)):
@@ -200,7 +200,7 @@ def check_weights(spec: str, weights: PathLike | None, pretrained: bool) -> None
 
 
 def _check_trained(spec: str) -> None:
-    """What driftnorm builds by itself has no weights of its own."""
+    """A network that driftnorm builds has no weights of its own."""
     base = spec.split("+")[0]
     if base in MODELS or base == LITE:
         raise ValueError(f"`{spec}` is an architecture without weights: give `--weights` FILE.")
@@ -255,8 +255,8 @@ def _pickled(path: Path, constants: Constants | None) -> _Found:
         )
     if constants is not None and normalizes_input(network):
         raise ValueError(
-            f"{path} seems to normalise by itself (it holds a mean and a deviation): leave `mean` "
-            "and `std` out."
+            f"{path} seems to normalise its input itself (it holds a mean and a deviation): leave "
+            "out `mean` and `std`."
         )
     network = network.float() if constants is None else Normalized(network.float(), *constants)
     return _Found(network.eval(), None, None, None)
@@ -354,7 +354,7 @@ def _count_outputs(network: nn.Module, height: int, width: int, model: str) -> i
         ) from error
     if not isinstance(answer, Tensor) or answer.dim() < 2:
         what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-        raise TypeError(f"{model!r} must answer with logits of shape (N, classes), got {what}.")
+        raise TypeError(f"{model!r} must return logits of shape (N, classes), got {what}.")
     return answer.shape[1]
 
 

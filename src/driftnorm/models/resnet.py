@@ -173,7 +173,7 @@ def stage(
 
 
 def initialize(network: nn.Module) -> None:
-    """He initialisation of the convolutions; BN starts as 1 and 0 by itself."""
+    """He initialisation of the convolutions; BN starts as 1 and 0 anyway."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,7 +1,7 @@
 """ResNet-20, 32, 44 and 56 for 32x32 images.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2: widths 16, 32,
-64, (depth - 2) / 6 basic blocks a stage. Where the channels change, the shortcut is a 1x1
+64, (depth - 2) / 6 basic blocks per stage. Where the channels change, the shortcut is a 1x1
 convolution with BN named `downsample`, as in the released weights of
 chenyaofo/pytorch-cifar-models (the paper pads with zeros instead).
 """

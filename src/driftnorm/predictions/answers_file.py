@@ -56,7 +56,7 @@ def read_answers(logits: Any) -> list[Answer]:
     """The answers in a batch of logits (N, K)."""
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise TypeError(f"expected one row of logits an image from the network, got {got}.")
+        raise TypeError(f"expected one row of logits per image from the network, got {got}.")
     p = logits.float().softmax(dim=1)
     confidence, index = p.max(dim=1)
     entropy = torch.special.entr(p).sum(dim=1) / math.log(max(p.shape[1], 2))
@@ -116,7 +116,7 @@ class PredictionsFile:
         return f'{self._classes[answer.choice]},{answer.confidence:.6f},{entropy:.6f},""'
 
     def _write(self, lines: Iterable[str]) -> None:
-        # By hand: some faster than the csv module, to which a test compares it.
+        # By hand: faster than the csv module, with which a test compares it.
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         with naming(self._path):
             self._stream.write(data)
@@ -168,7 +168,7 @@ class Course:
     """Sums along the stream in at most 1,000 points, so that it does not grow with the stream.
 
     Attributes:
-        width: Batches a point.
+        width: Batches per point.
         points: For each: batches, images, sum of entropies, labelled images, wrong ones.
     """
 
@@ -217,7 +217,7 @@ class Tally:
     """What the predictions of a run add up to; all of it fit for JSON.
 
     Attributes:
-        images: Images met, read or not.
+        images: Images so far, readable or not.
         unreadable: How many had no prediction, ``quoted`` the first of them with the reason.
         predicted: How often each class was predicted.
         confidence: Sum of confidences.

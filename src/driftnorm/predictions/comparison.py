@@ -26,7 +26,7 @@ MOST_EXAMPLES = 12
 
 @dataclasses.dataclass
 class Comparison:
-    """Sums over the images that both networks answered; all of it fit for JSON.
+    """Sums over the images that both networks predicted; all of it fit for JSON.
 
     Attributes:
         images: How many; ``changed`` of them have another predicted class.
@@ -52,7 +52,7 @@ class Comparison:
     examples: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def wants(self, seen: int) -> bool:
-        """Whether to ask the source about an unlabelled batch, after this many images."""
+        """Whether to show an unlabelled batch to the source, after this many images."""
         return self.images < max(ENOUGH, SHARE * seen)
 
     def add(
@@ -108,7 +108,7 @@ class Comparison:
         confidence = [100 * total / self.images for total in self.confidence]
         spread = [self._spread(given) for given in self.predicted]
         changed = (
-            f"On {self.images:,} images that the source was asked about too, "
+            f"On {self.images:,} images that were also shown to the source, "
             f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
             f"from {entropy[0]:.3f} to {entropy[1]:.3f} and class spread from {spread[0]:.3f} to "
             f"{spread[1]:.3f} (shares of their maximum), mean confidence from "

@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def record_file(self) -> Path:
-        """What came of it, for the report."""
+        """The result, for the report."""
         return self.folder / "run.json"
 
 
@@ -135,7 +135,7 @@ class Outcome(NamedTuple):
     """The run is finished.
 
     Attributes:
-        record: What came of it; on disk as well.
+        record: The result; on disk as well.
     """
 
     record: dict[str, Any]
@@ -251,7 +251,7 @@ class _Session:
         return next((p.device for p in self.source.parameters()), torch.device("cpu"))
 
     def batches(self) -> Generator[Snapshot, None, None]:
-        """Does a batch at a time, and saves the state now and then, and at the end."""
+        """Does one batch at a time, and saves the state now and then and at the end."""
         plan, state = self.plan, self.state
         begun, spent, first = time.perf_counter(), state.tally.seconds, state.position
         unsaved, saved_at, pause = 0, begun, SAVE_SECONDS

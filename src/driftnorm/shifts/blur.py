@@ -39,12 +39,12 @@ def disk_kernel(radius: float, softness: float) -> Reals:
 
 
 def defocus_blur(chunk: Chunk, radius: float, softness: float) -> Pixels:
-    """Replace every point by a disk."""
+    """Spread every point over a disk."""
     return from_planes(correlate(chunk.planes(), disk_kernel(radius, softness), "mirror"))
 
 
 def glass_blur(chunk: Chunk, sigma: float, reach: int, iterations: int) -> Pixels:
-    """Blur, let pixels take the colour of a near one, blur again.
+    """Blur, let each pixel take the colour of a nearby one, blur again.
 
     The original means to swap two pixels, but its assignment reads the first pixel after writing
     it, so that the second keeps its colour: a copy one way. The released sets were made so.

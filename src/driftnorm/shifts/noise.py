@@ -24,7 +24,7 @@ def shot_noise(chunk: Chunk, photons: float) -> Pixels:
 
 
 def impulse_noise(chunk: Chunk, amount: float) -> Pixels:
-    """Set a share of the values, each channel by itself, to black or white with equal chance."""
+    """Set a share of the values, channel by channel, to black or white with equal chance."""
     lots = chunk.draws.uniform(0, 1, *chunk.size, 3)
     noisy: Pixels = chunk.pixels.copy()
     noisy[lots < amount] = 255

@@ -29,7 +29,7 @@ CORRUPTIONS: tuple[str, ...] = (
 """The 15 common corruptions in their canonical order."""
 
 EXTRA_CORRUPTIONS: tuple[str, ...] = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""The four held out for validation, one a group."""
+"""The four held out for validation, one per group."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "noise": CORRUPTIONS[:3],

@@ -59,7 +59,7 @@ class ShuffledBatches:
     Args:
         images: Bytes (N, C, H, W).
         labels: Class numbers (N,).
-        batch_size: Images a batch.
+        batch_size: Images per batch.
         seed: Of the order and of the batches' random numbers.
     """
 

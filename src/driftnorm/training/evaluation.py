@@ -30,7 +30,7 @@ def fingerprint(data: ImageSet) -> dict[str, str | int]:
 
 @torch.inference_mode()
 def clean_accuracy(model: nn.Module, data: ImageSet, device: str = "cpu") -> float:
-    """Part of the images that the model, in evaluation mode, classifies rightly."""
+    """Part of the images that the model, in evaluation mode, classifies correctly."""
     was_training = model.training
     model.eval()
     right = 0

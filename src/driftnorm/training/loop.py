@@ -1,8 +1,8 @@
 """The training loop, written once for every kind of training.
 
 A kind of training brings a step function, which trains on one batch and returns its losses, and a
-source, which gives the batch of a step as a pure function of its number. The loop brings the
-order of things: learning rates, random numbers, records, evaluation, checkpoints, the time budget,
+source, which gives the batch of a step as a pure function of its number. The loop brings everything
+around them: learning rates, random numbers, records, evaluation, checkpoints, the time budget,
 stopping. Since batches and random numbers follow from the number of the step, a run that was
 killed and resumed from its last checkpoint ends with the same bits as one that was not.
 """

@@ -30,7 +30,7 @@ class Optimization:
         final_rate: At the end.
         momentum: Nesterov's.
         weight_decay: On all parameters.
-        batch_size: Images a step.
+        batch_size: Images per step.
         epochs: Passes over the training images, unless a time budget allows fewer.
     """
 

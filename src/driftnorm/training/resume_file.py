@@ -102,5 +102,5 @@ def check_identity(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, A
         if stored.get(key) != own.get(key):
             raise TrainingError(
                 f"{path} holds another run: there `{key}` is {stored.get(key)!r}, here "
-                f"{own.get(key)!r}. Ask for the same, or name another folder."
+                f"{own.get(key)!r}. Use the same settings, or another folder."
             )

@@ -1,8 +1,8 @@
 """One training run and its files, whatever is trained: identity, lock, resume, budget, result.
 
 A kind of training says what makes a run this run (its identity), where its files lie and how to
-begin; `TrainingRun` brings the rest. A run is finished when its result is there and its resume file
-is not: killing, resuming and asking twice are the same case.
+begin; `TrainingRun` brings the rest. A run is finished when its result exists and its resume file
+does not: killing, resuming and asking twice are the same case.
 """
 
 from __future__ import annotations

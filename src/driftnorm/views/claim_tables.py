@@ -140,7 +140,9 @@ def domains_claims_table(rows: Sequence[Row]) -> Table:
         lines += _where_tent_fails(every, trainer)
     if all(line[1] == _NOT_MEASURED for line in lines):
         known = ", ".join(claimed_methods(ABOUT_DOMAINS))
-        raise MixedRowsError(f"a claim compares two of {known}; no network met two.")
+        raise MixedRowsError(
+            f"a claim compares two of {known}; no network was run with two of them."
+        )
     columns = (
         *_HEADS,
         Column("network", align="left"),

@@ -218,8 +218,8 @@ def check_protocol(rows: Sequence[Row]) -> None:
     of_domains = any(row.cell.stream.shifts and not row.severity for row in rows)
     if of_domains and len({(row.network, row.cell.stream.label) for row in rows}) > 1:
         raise MixedRowsError(
-            "these rows are of target domains, each with a network and a stream of its own: "
-            "`driftnorm table domains` and `driftnorm plot domains` are made for them."
+            "these rows are of target domains, each with a network and a stream of its own: use "
+            "`driftnorm table domains` or `driftnorm plot domains`."
         )
     if len({comparable(row.cell) for row in rows}) > 1:
         texts = sorted({protocol_text([row.cell]) for row in rows})

@@ -234,7 +234,7 @@ def note_of(rows: Sequence[Row]) -> str:
     return (
         f"Accuracy in % on the target's 80 % split. {networks and networks + '. '}{protocol}"
         f"{chosen if several else ''}; trials {trials}, +/- standard error. "
-        "Intervals: paired bootstrap over images, which says nothing about other trainings."
+        "Intervals: paired bootstrap over images, which says nothing about other training runs."
         + "".join(f" {note}" for note in notes_of(rows))
         + one_batch_note(on_targets(rows))
     )

@@ -70,14 +70,14 @@ def _with_both_settings(found: Sequence[Trainer]) -> list[Trainer]:
     both = [trainer for trainer in trained if trainer._replace(features="fixed") in found]
     if not both:
         raise MixedRowsError(
-            f"fine-tuned networks are compared with those trained with --features fixed; these "
-            f"rows are of {', '.join(trainer.label for trainer in found)} only."
+            "this table compares fine-tuned networks with those trained with --features fixed; "
+            f"these rows are of {', '.join(trainer.label for trainer in found)} only."
         )
     return both
 
 
 def _check_pair(algorithm: str, tuned: Sequence[Row], pretrained: Sequence[Row]) -> None:
-    """Both must have met the same targets, in the same trials and orders, with every method."""
+    """Both must have run on the same targets, in the same trials and orders, with every method."""
     wanted = {_stream(row) for row in on_targets([*tuned, *pretrained])}
     for name, own in (("fine-tuned", tuned), ("pre-trained", pretrained)):
         for method in METHODS:

@@ -39,7 +39,7 @@ from driftnorm.views.compare import (
 )
 from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
 from driftnorm.views.paper import DETAILED, MEAN, difference
-from driftnorm.views.streams import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 from driftnorm.views.table import Column, Table
 
 __all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]

@@ -12,7 +12,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.streams.timeline import window_of, window_starts
 from driftnorm.views.compare import by_method
 from driftnorm.views.figure import Figure, Series, Span
-from driftnorm.views.streams import (
+from driftnorm.views.stream_tables import (
     answered,
     check_streams_of,
     domain_label,

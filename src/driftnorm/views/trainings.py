@@ -52,7 +52,7 @@ _TITLES = {
 _CHOSEN_BY = {
     "training": "the mean accuracy on the training domains' held-out splits",
     "leave-one-out": "the accuracy on domains left out of the training as well",
-    "oracle": "the last accuracy on the target's held-out split, which no one has",
+    "oracle": "the last accuracy on the target's held-out split, which is unknown in practice",
 }
 
 

@@ -47,7 +47,7 @@ class MeasuredNetwork(Description):
     def opened(self) -> Model:
         """The network, checked to take such images."""
         with torch.random.fork_rng(enabled=":" not in self.model):
-            if ":" not in self.model:  # a built-in network without weights: alike in every process
+            if ":" not in self.model:  # a built-in network, the same in every process
                 torch.manual_seed(0)
             return open_model(
                 self.model,

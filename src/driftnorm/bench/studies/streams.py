@@ -24,7 +24,7 @@ from driftnorm.bench.runner import Opened, Outlook, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.measured_method import method_id, spec_of
-from driftnorm.bench.studies.stream_data.data import CLEAN_DOMAIN, Pictures, StreamData
+from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData
 from driftnorm.bench.windows import WINDOW, stream_score
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.parts.statistics import counted_jumps

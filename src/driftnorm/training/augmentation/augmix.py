@@ -101,8 +101,8 @@ class Augmix:
     """Standard augmentation, two mixtures of chains, and the consistency of all three.
 
     Attributes:
-        width: Chains a mixture.
-        depth: Operations a chain; 0 draws 1 to 3 for each.
+        width: Chains per mixture.
+        depth: Operations per chain; 0 draws 1 to 3 for each.
         severity: Largest level of an operation, 0.1 to 10.
         alpha: Of the Dirichlet and the Beta distribution.
         js_weight: Of the consistency term; 0 leaves it out, and its two forward passes.

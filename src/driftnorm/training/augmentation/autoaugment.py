@@ -68,7 +68,7 @@ def apply_policy(
     Args:
         images: Bytes (N, C, H, W).
         rng: Draws sub-policies, coins and directions.
-        fill: One byte a channel for uncovered places.
+        fill: One byte per channel for uncovered places.
         policy: The sub-policies.
 
     Returns:

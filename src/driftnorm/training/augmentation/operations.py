@@ -79,7 +79,7 @@ def distort(
         distortion: What to do with each.
         translate_span: Pixels of a translation at level 10.
         resample: How geometric operations read between pixels.
-        fill: One byte a channel for what geometric operations uncover.
+        fill: One byte per channel for what geometric operations uncover.
 
     Returns:
         Bytes of the same shape, a new tensor.

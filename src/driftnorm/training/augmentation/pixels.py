@@ -35,13 +35,13 @@ ROUNDING_SLACK = 1e-3
 
 
 def affine(images: Tensor, matrices: Tensor, *, resample: Resample, fill: Tensor) -> Tensor:
-    """Maps output to input coordinates by one 2x3 matrix an image, like `Image.transform`.
+    """Maps output to input coordinates by one 2x3 matrix per image, like `Image.transform`.
 
     Args:
         images: Bytes (N, C, H, W).
         matrices: (N, 2, 3); the output pixel centre (x, y, 1) times it is the place in the input.
         resample: What is read there.
-        fill: One byte a channel for places outside of the input.
+        fill: One byte per channel for places outside of the input.
 
     Returns:
         Bytes of the same shape.
@@ -141,7 +141,7 @@ def smooth(images: Tensor) -> Tensor:
 
 
 def blend(base: Tensor, images: Tensor, factors: Tensor) -> Tensor:
-    """Goes from `base` (0) towards `images` (1) and past it, by one factor (N,) an image."""
+    """Goes from `base` (0) towards `images` (1) and past it, by one factor (N,) per image."""
     start = base.float()
     moved = start + factors.float().view(-1, 1, 1, 1) * (images.float() - start)
     return moved.clamp_(0, 255).to(torch.uint8)

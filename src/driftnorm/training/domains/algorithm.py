@@ -35,7 +35,7 @@ class DomainBatch:
     """One step's minibatches and random numbers.
 
     Attributes:
-        minibatches: One a training domain, in the order of the domains.
+        minibatches: One per training domain, in the order of the domains.
         rng: Fresh for this step, the same for every visit to it. Draw from it, or from torch's
             generator, which the loop seeds for each step; never from anything else, or a resumed
             run would differ.

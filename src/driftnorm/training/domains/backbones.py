@@ -1,4 +1,4 @@
-"""The networks that are trained on domains, with ImageNet weights from wherever they can be had."""
+"""The networks that are trained on domains, with ImageNet weights from several sources."""
 
 from __future__ import annotations
 

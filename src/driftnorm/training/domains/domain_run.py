@@ -84,7 +84,7 @@ class DomainRun:
         if seen and facts.get("data") == self.arrays.name:
             raise ValueError(
                 f"`weights`: {weights} was trained on {', '.join(sorted(seen))} of "
-                f"{self.arrays.name}, which would then be no unseen domain. Start from weights "
+                f"{self.arrays.name}, which would then not be an unseen domain. Start from weights "
                 "that have not seen it, or test on another one."
             )
 

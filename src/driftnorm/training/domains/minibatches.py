@@ -17,7 +17,7 @@ __all__ = ["Batches"]
 
 
 class Batches:
-    """One batch a training domain for every step, drawn with replacement as DomainBed does.
+    """One batch per training domain for every step, drawn with replacement as DomainBed does.
 
     A batch follows from the seed and the step alone, so a resumed run sees what an uninterrupted
     one would have seen, bit for bit.
@@ -25,7 +25,7 @@ class Batches:
     Args:
         domains: Those to train on, in order.
         positions: For each of them, which images to draw from: its "in" split.
-        batch_size: Images a domain and step.
+        batch_size: Images per domain and step.
         seed: Of the draws and of the augmentation.
         augmented: Whether to augment; see `driftnorm.images.domains.augment.augment`.
         side: Of augmented images, in pixels; that of the stored ones by default.

@@ -34,13 +34,13 @@ class PlanOptions(TrainingSettings):
         backbone: resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn;
             default: resnet50, for digits mnist-gn.
         batch_norm: frozen fixes the statistics, as published; default: frozen, for digits trained.
-        reading: Of ARM, MTL, RSC and SagNet: the paper's, or what DomainBed's code does; default:
+        reading: ARM, MTL, RSC and SagNet as in their paper, or as in DomainBed's code; default:
             paper, in a sweep domainbed.
         evaluate_every: Steps between evaluations; default: 300, for digits and SWAD 100.
         every_split: Evaluate every split, which the tables selected-* need; default: the held-out
             ones, in a sweep every one.
         batch_size: Images per domain and step; default: from the hyper-parameters.
-        learning_rate: Adam's; default: from the hyper-parameters.
+        learning_rate: Learning rate of Adam; default: from the hyper-parameters.
     """
 
     data: str
@@ -77,7 +77,7 @@ class PlanOptions(TrainingSettings):
             data_name: What the opened data are called; SWAD has values of its own for VLCS.
 
         Raises:
-            ValueError: A hyper-parameter that cannot be; or nothing pre-trained where the
+            ValueError: An impossible hyper-parameter; or nothing pre-trained where the
                 defaults keep what pre-training left.
         """
         digits = find_name(self.data.split(":")[0], DIGIT_NAMES) is not None
@@ -120,9 +120,9 @@ class PlanOptions(TrainingSettings):
         kept = self.batch_norm is None or self.features == "fixed"
         if kept and self.weights is None and not backbone.startswith("mnist"):
             raise ValueError(
-                "`--weights` must name pre-trained weights, for by default their batch-norm "
-                "statistics are kept as they are: a file, timm, torchvision or package. To train "
-                "from random weights say `--batch-norm trained`."
+                "`--weights` must name pre-trained weights (a file, timm, torchvision or "
+                "package), because by default their batch-norm statistics are kept as they are. "
+                "To train from random weights, use `--batch-norm trained`."
             )
         return plan
 

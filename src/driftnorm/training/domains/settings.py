@@ -10,7 +10,7 @@ Features: TypeAlias = Literal["trained", "fixed"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 Reading: TypeAlias = Literal["paper", "domainbed"]
-"""Whose version of an algorithm: its paper's, or DomainBed's code where that does another thing."""
+"""Whose version of an algorithm: its paper's, or that of DomainBed's code where they differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,8 @@ class TrainingSettings:
     Attributes:
         weights: A file of pre-trained weights, or timm, torchvision, package.
         features: fixed trains the classifier alone (the paper's "pre-trained" setting).
-        precision: Of the steps alone; bfloat16 halves their time where the CPU has it.
-        steps: In all.
+        precision: Of the training steps; bfloat16 halves their time on CPUs that have it.
+        steps: Number of training steps.
         evaluate_images: At most this many of each split while training; default: all.
         augmented_validation: Augment held-out images of training domains, as DomainBed does.
         device: Where to compute: cpu, cuda, mps.

@@ -13,7 +13,7 @@ from driftnorm.bench.selection import select_setting
 from driftnorm.bench.vocabulary import TARGET
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.domain_rows import published_set, training_of
-from driftnorm.views.domains import DOMAIN_VIEWS
+from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.paper import SETS
 from driftnorm.views.table import Table
 

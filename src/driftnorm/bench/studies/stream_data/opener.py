@@ -7,10 +7,10 @@ from pathlib import Path
 
 from driftnorm.bench.studies.corrupted_streams import open_streams, stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.corrupted import CorruptedData
-from driftnorm.bench.studies.stream_data.data import StreamData
-from driftnorm.bench.studies.stream_data.digits import DigitData
-from driftnorm.bench.studies.stream_data.domains import DomainData
+from driftnorm.bench.studies.stream_data.corrupted_data import CorruptedData
+from driftnorm.bench.studies.stream_data.digit_data import DigitData
+from driftnorm.bench.studies.stream_data.domain_data import DomainData
+from driftnorm.bench.studies.stream_data.stream_data import StreamData
 from driftnorm.images.contents import is_picture_name
 from driftnorm.images.domains.named import kind_and_place
 from driftnorm.shifts import CORRUPTIONS

@@ -4,7 +4,7 @@ Sagawa, Koh, Hashimoto and Liang, "Distributionally Robust Neural Networks for G
 2020, algorithm 1, with the domains as groups.
 
 Formula:
-    q in R^K starts at 1/K. With l_k = CE(c(f(x_k)), y_k), one forward pass a domain:
+    q in R^K starts at 1/K. With l_k = CE(c(f(x_k)), y_k), one forward pass per domain:
     q_k <- q_k exp(eta l_k), q <- q / sum q (no gradient through it), loss = sum_k q_k l_k.
     DomainBed starts q at ones, which the first normalisation makes the same.
 """

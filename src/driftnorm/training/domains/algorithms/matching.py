@@ -2,7 +2,7 @@
 
 Formula:
     loss = mean_k CE(c(F_k), y_k) + gamma x mean over the K (K - 1) / 2 pairs of D(F_i, F_j),
-    F_k = f(x_k) what the classifier gets (pooled, after dropout), one forward pass a domain.
+    F_k = f(x_k) what the classifier gets (pooled, after dropout), one forward pass per domain.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Formula:
     cut to the shorter minibatch. For each pair, one lambda ~ Beta(alpha, alpha):
     z = c(f(lambda x_i + (1 - lambda) x_j)),
     loss = mean over pairs of lambda CE(z, y_i) + (1 - lambda) CE(z, y_j).
-    One forward pass a pair, so each step costs what ERM's does.
+    One forward pass per pair, so each step costs what ERM's does.
 """
 
 from __future__ import annotations

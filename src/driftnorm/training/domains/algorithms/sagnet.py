@@ -96,7 +96,7 @@ class SagNet(Algorithm):
             if not self.adversary:
                 raise ValueError(
                     "SagNet trains the affine parameters of the normalisation layers up to "
-                    f"`{self.after}` against style, and there are none; take reading='domainbed'."
+                    f"`{self.after}` against style, and there are none; use reading='domainbed'."
                 )
             self.style = Tail(network, self.after, before)
         else:
@@ -200,7 +200,7 @@ def _apart(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if features[0, 0].numel() < 2 and features.ndim == 4:
         raise ValueError(
             "SagNet on feature maps needs more than one position, got the shape "
-            f"{tuple(features.shape)}; take larger images or reading='domainbed'."
+            f"{tuple(features.shape)}; use larger images or reading='domainbed'."
         )
     variance, mean = torch.var_mean(features, axes, keepdim=True)
     return (features - mean) / (variance + EPS).sqrt(), mean, variance

@@ -18,7 +18,7 @@ from driftnorm.bench.studies.corruption_checks import (
     check_whole,
 )
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.data import (
+from driftnorm.bench.studies.stream_data.stream_data import (
     CLEAN_DOMAIN,
     SOURCE_IMAGES,
     Pictures,

@@ -25,7 +25,7 @@ from driftnorm.bench.studies.digits import (
     shifted,
     trainings,
 )
-from driftnorm.bench.studies.stream_data.data import (
+from driftnorm.bench.studies.stream_data.stream_data import (
     CLEAN_DOMAIN,
     SOURCE_IMAGES,
     Pictures,

@@ -13,7 +13,7 @@ from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId
 from driftnorm.bench.studies.corruption_checks import check_class_count, check_whole
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.data import Pictures, StreamData
+from driftnorm.bench.studies.stream_data.stream_data import Pictures, StreamData
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.image_set import ImageSet, spread_positions
