@@ -31,7 +31,7 @@ from driftnorm.methods.spec import MethodSpec
 from driftnorm.parts.statistics import counted_jumps
 from driftnorm.streams import Domain, Positions, Steady, Stream, mean_run, order_index
 
-__all__ = ["StreamStudy", "segments_of"]
+__all__ = ["StreamStudy"]
 
 _FITTED = 64  # images per batch that a method sees before the stream
 
@@ -206,14 +206,6 @@ class StreamStudy(Study):
         return network.to(self.device), noise.to(self.device)
 
 
-def segments_of(positions: Positions) -> list[list[Any]]:
-    """Where each part of a stream begins, and the indices of its domains."""
-    starts = np.flatnonzero(np.diff(positions.segment, prepend=-1)).tolist()
-    ends = [*starts[1:], len(positions)]
-    pairs = zip(starts, ends, strict=True)
-    return [[start, np.unique(positions.domain[start:end]).tolist()] for start, end in pairs]
-
-
 def _further(
     positions: Positions,
     window: int,
@@ -238,7 +230,7 @@ def _further(
     return {
         **score,
         "domains": [[*domain] for domain in positions.domains],
-        "segments": segments_of(positions),
+        "segments": [[start, [*domains]] for start, domains in positions.segments()],
         "order_index": round(order_index(positions.label), 4),
         "mean_run": round(mean_run(positions.label), 4),
         "passes": [cost.forwards, cost.backwards],
