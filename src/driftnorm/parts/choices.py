@@ -179,6 +179,17 @@ class ThetaChoice(Answer):
         images = counted["images"]
         return information(counted["p"] / images, counted["entropy"] / images, self.caution)
 
+    def curve(self, memory: Remembered, own: float) -> dict[float, float]:
+        """J of every theta that has been run over the whole window, by theta.
+
+        Args:
+            memory: This part's, from an adapter's state.
+            own: The theta of the recipe's statistics.
+        """
+        thetas = {"own": own, **{n: t for n, t in _names(self).items() if n != _SHORT}}
+        found = {theta: self._worth(memory[name]) for name, theta in thetas.items()}
+        return dict(sorted(found.items()))
+
     def _weights(self, counted: Mapping[str, Remembered]) -> dict[str, float]:
         """Of each answer; they sum to 1."""
         shares = [each["p"] / each["images"] for each in counted.values()]
