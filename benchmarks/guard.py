@@ -230,10 +230,10 @@ compared. If that fails soon, it waits for twice as long. Every action is one wa
   than that share.
 * **It needs evidence**: 48 images. On a stream sorted by class they are lost.
 * **`steady` does not need it**: it compares itself with the source all the time, and has no guard.
-* **A false alarm under `freeze` can cost the whole gain**: the source then answers for 256 images or
-  more (digits, contrast 1 at an onset, `tent`: 96.4 without a guard, 82.1). Of the four false alarms
-  at an onset three came before it, within 64 clean images, and one 88 images after it (CIFAR-10-C,
-  impulse noise, `tent`).
+* **A false alarm under `freeze` can cost the whole gain**: the source then answers for 256 images
+  or more (digits, contrast 1 at an onset, `tent`: 96.4 without a guard, 82.1). Of the four false
+  alarms at an onset three came before it, within 64 clean images, and one 88 images after it
+  (CIFAR-10-C, impulse noise, `tent`).
 
 ## What was not measured
 
