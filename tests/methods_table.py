@@ -158,6 +158,8 @@ ROWS = (
     Row("rotta@bn-window", {"size": 12, "every": 20, **_BOLD}, "affine", needs_source=True),
     Row("lame", needs_source=True),
     Row("lame", {"kernel": "knn", "k": 2}, needs_source=True),
+    Row("lame", {"gated": True}, needs_source=True),
+    Row("gprebn+prior:gated=True", _BOLD, trains="affine"),
     Row("prior", needs_source=True),
     Row("gprebn", {"cap": 0.01, "anchor": 0.1, "leash": 0.05, "lr": 0.1}, trains="affine"),
     Row("gprebn", {"statistics": Window(), **_BOLD}, trains="affine", needs_source=True),

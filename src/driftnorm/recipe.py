@@ -194,7 +194,7 @@ class Recipe:
     def order_dependent(self) -> bool:
         """Whether earlier batches change the answer to later ones."""
         history = any(s.keeps_history for s in self.all_statistics)
-        lasting = any(part.per_batch is None for part in self.answer)
+        lasting = any(part.lasting for part in self.answer)
         return self.needs_backward or lasting or history
 
     @property

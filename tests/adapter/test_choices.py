@@ -138,11 +138,11 @@ def test_coherence() -> None:
         expected = (p[1:] * p[:-1]).sum(1).mean()
         if mean is not None:
             assert coherence(counts) == pytest.approx(float(expected - mean @ mean), abs=1e-5)
-        assert counts["pairs"] == pytest.approx(39)
-        assert counts["alike"] == pytest.approx(float(expected * 39), rel=1e-5)
+        assert counts["pair_count"] == pytest.approx(39)
+        assert counts["pairs"] == pytest.approx(float(expected * 39), rel=1e-5)
     forgotten = counted(counts, logits, memory=1e9, kept=0.0)
     assert forgotten["images"] == 40
-    assert forgotten["pairs"] == pytest.approx(79)  # a jump says nothing about the order
+    assert forgotten["pair_count"] == pytest.approx(79)  # a jump says nothing about the order
 
 
 def test_coherence_is_high_for_right_predictions_of_ordered_labels_only() -> None:
@@ -164,7 +164,7 @@ def test_coherence_is_high_for_right_predictions_of_ordered_labels_only() -> Non
 def test_evidence_that_cannot_be_is_refused() -> None:
     counts = counted({}, torch.randn(8, 4), memory=256)
     judge(counts)
-    for name, wrong in (("pairs", -1.0), ("alike", torch.tensor(-1.0)), ("images", 0.0)):
+    for name, wrong in (("pair_count", -1.0), ("pairs", torch.tensor(-1.0)), ("images", 0.0)):
         with pytest.raises(ValueError, match=name):
             judge({**counts, name: wrong})
     with pytest.raises(ValueError, match="usual"):

@@ -138,6 +138,21 @@ def test_every_action_is_one_warning_and_stays_readable() -> None:
     assert resumed.alarms == adapter.alarms
 
 
+def test_alarms_outlive_the_resets_of_a_method() -> None:
+    network, test = trained()
+    adapter = driftnorm.adapt(network, "tent", lr=0.3, guard="warn", reset_every=5)
+    restarted, alarms = [], 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
+        for x in test.images.split(32):
+            adapter(normalized(x))
+            restarted.append(adapter.last.restarted)
+            assert len(adapter.alarms) >= alarms
+            alarms = len(adapter.alarms)
+    assert alarms > 1  # each new start may do harm again
+    assert [at for at, begun in enumerate(restarted) if begun] == [*range(5, len(restarted), 5)]
+
+
 def test_a_warning_is_given_when_harm_begins_and_the_stream_goes_on() -> None:
     adapter, statuses = collapsing("warn")
     assert set(statuses) == {"adapted"}

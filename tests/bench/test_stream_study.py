@@ -59,6 +59,22 @@ def test_a_row_says_how_it_went_and_what_came(tmp_path: Path) -> None:
     assert np.allclose(metrics["error_per_domain"][2], np.mean([shares[1], shares[3]]))
 
 
+def test_a_row_says_where_the_method_began_again_and_how_ordered_labels_were(
+    tmp_path: Path,
+) -> None:
+    study = small(tmp_path, "continual+sorted:part=30", methods="source rdumb:every=2")
+    rows = rows_of(run(study, RowStore(tmp_path / "rows")))
+    metrics = rows[1].metrics  # 60 images in batches of 10, windows of 20
+    assert metrics["resets"] == 2
+    assert [*metrics["events_per_window"]["resets"]] == [0, 1, 1]
+    assert [*metrics["events_per_window"]["alarms"]] == [0, 0, 0]
+    assert rows[0].metrics["resets"] == 0
+    labels = study.positions(rows[0].cell.stream).label
+    runs = 1 + np.count_nonzero(np.diff(labels))
+    assert metrics["mean_run"] == pytest.approx(60 / runs, abs=1e-4)
+    assert metrics["mean_run"] > 2
+
+
 def test_every_image_is_the_one_that_the_stream_says(tmp_path: Path) -> None:
     study = small(tmp_path, "mixed:part=20", skip=30)
     (cell, *_) = study.cells()

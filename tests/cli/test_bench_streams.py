@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from data_files import write_cifar_c
 from small_study import call, write_data, write_weights
 
 from driftnorm.bench.rows import load_rows
+from driftnorm.streams import load_positions
 
 
 @pytest.fixture
@@ -45,9 +47,39 @@ def test_it_says_first_what_it_would_do_then_measures_and_goes_on(
     assert "contrast 5" in plot.read_text()
 
 
+def test_streams_can_be_looked_at_before_anything_is_measured(
+    words: list[object], tmp_path: Path
+) -> None:
+    shown = call(*words, "--preview", tmp_path / "shown")
+    assert shown.returncode == 0, shown.stderr
+    assert "continual:part=20,seed=0: 40 images in windows of 20" in " ".join(shown.stdout.split())
+    assert "mean run of a class" in " ".join(shown.stdout.split())
+    assert not (tmp_path / "rows").exists()
+    names = sorted(path.name for path in (tmp_path / "shown").iterdir())
+    assert names == [
+        *("01-continual-seed0.npz", "01-continual-seed0.png"),
+        *("02-mixed+sorted-seed0.npz", "02-mixed+sorted-seed0.png"),
+    ]
+    assert load_positions(tmp_path / "shown" / names[0]).stream == "continual:part=20,seed=0"
+
+
 def test_a_stream_that_is_none_is_named_with_the_nearest(words: list[object]) -> None:
     words[words.index("continual")] = "continul"
     refused = call(*words)
     assert refused.returncode != 0
     assert "'continul'" in refused.stderr
     assert "continual" in refused.stderr
+
+
+def test_a_folder_of_some_corruptions_is_a_stream_of_these(
+    words: list[object], tmp_path: Path
+) -> None:
+    write_cifar_c(tmp_path / "CIFAR-10-C", ("fog", "snow"), rows=30)
+    words[words.index("--data") + 1] = tmp_path / "CIFAR-10-C"
+    start = words.index("--corruptions")
+    del words[start : start + 3]
+    asked = call(*words, "--preview", tmp_path / "shown")
+    assert asked.returncode == 0, asked.stderr
+    assert "does not hold gaussian_noise" in " ".join(asked.stderr.split())
+    found = load_positions(tmp_path / "shown" / "01-continual-seed0.npz")
+    assert [domain.name for domain in found.domains] == ["snow", "fog"]

@@ -121,6 +121,25 @@ def test_labels_decide_where_there_are_some(trained: nn.Module, digits: Digits) 
     assert found.advice[0].choice == best.method
 
 
+def test_the_curve_of_theta_is_shown(trained: nn.Module, digits: Digits) -> None:
+    """Over all images, from networks with the moments of all of them so far."""
+    clean, drifted = (
+        diagnose(trained, in_batches(images))
+        for images in (digits.images, shifted(digits, "contrast", 3))
+    )
+    assert [*clean.run.thetas] == [0, 0.2, 0.5, 1]
+    assert clean.run.thetas[0] > clean.run.thetas[1.0] - 0.05
+    assert drifted.run.thetas[0.5] > drifted.run.thetas[0] + 0.1
+    with torch.no_grad():
+        p = torch.cat([trained(x).softmax(1) for x in in_batches(shifted(digits, "contrast", 3))])
+    spread, entropy = torch.special.entr(p.mean(0)).sum(), torch.special.entr(p).sum(1).mean()
+    expected = float((spread - 4 * entropy) / (spread + 0.5))
+    assert drifted.run.thetas[0] == pytest.approx(expected, abs=1e-4)
+    table = drifted.tables()[-1]
+    assert [row[0] for row in table.rows] == ["0", "0.2", "0.5", "1"]
+    assert json.loads(drifted.to_json())["thetas"]["0.5"] == drifted.run.thetas[0.5]
+
+
 def test_sorted_images_are_recognised(trained: nn.Module, digits: Digits) -> None:
     order = digits.labels.argsort(stable=True)
     for images in (digits.images, shifted(digits, "noise", 1)):

@@ -14,8 +14,9 @@ from driftnorm.bench.cell import Shift
 from driftnorm.bench.metrics import pack_bits
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
+from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
-from driftnorm.views.stream_figures import stream_figure
+from driftnorm.views.stream_figures import stream_figure, timeline_figure
 from driftnorm.views.stream_tables import stream_table
 
 
@@ -93,6 +94,27 @@ def test_the_figure_has_windows_and_what_came(tmp_path: Path) -> None:
     assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 6, "fog 5"), (6, 12, "snow 5")]
     draw(figure, tmp_path / "stream.svg")
     assert "snow 5" in (tmp_path / "stream.svg").read_text()
+
+
+@pytest.mark.parametrize("classes", [3, 40])
+def test_a_stream_is_drawn_as_what_comes_when(classes: int, tmp_path: Path) -> None:
+    domains = [Domain("fog", 2), Domain("fog", 4)]
+    stream = parse_stream("continual+sorted:part=40,seed=1")
+    positions = stream.positions(np.arange(400) % classes, domains)
+    figure = timeline_figure(positions, 20, ["cat", "dog"])
+    *shares, strength = figure.series
+    assert len(shares) == classes
+    assert [each.method for each in shares[:3]] == ["cat", "dog", "class 2"]
+    assert strength.y == (50, 50, 100, 100)
+    assert strength.x == (10, 30, 50, 70)
+    counted = positions.timeline(20).classes[:, 0] * 100
+    assert shares[0].y == pytest.approx(tuple(counted))
+    assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 40, "fog 2"), (40, 80, "fog 4")]
+    assert figure.note.startswith("continual+sorted:part=40,seed=1: 80 images")
+    draw(figure, tmp_path / "when.svg")
+    drawn = (tmp_path / "when.svg").read_text()
+    assert ("cat" in drawn) == (classes == 3)  # more classes than colours are grey
+    assert "strength (% of severity 4)" in drawn
 
 
 def test_one_plot_is_of_one_stream() -> None:

@@ -39,6 +39,8 @@ class BatchReport:
             the two give different classes; NaN if there are none. Their accuracies on these images
             differ by no more than this.
         source: The source's logits on the first images of the batch, if the guard asked for them.
+        restarted: Whether adapting began again from the source at this batch: after so many
+            batches, or because the method or the guard asked for it.
     """
 
     status: Literal["adapted", "frozen", "bad", "guarded", "empty"]
@@ -49,6 +51,7 @@ class BatchReport:
     reason: str = ""
     disagreement: float = float("nan")
     source: Tensor | None = field(default=None, compare=False, repr=False)
+    restarted: bool = False
 
 
 class Adapter(nn.Module):

@@ -397,7 +397,8 @@ class RecipeAdapter(Adapter):
             begun = {} if verdict.restart else self._tree
             self._tree = {**begun, "parts": {**begun.get("parts", {}), **stopped.parts}}
             self._frozen = self._frozen or verdict.freeze
-            self.last = BatchReport("guarded", samples, reason=str(stopped))
+            reason, restarted = str(stopped), verdict.restart
+            self.last = BatchReport("guarded", samples, reason=reason, restarted=restarted)
             return self._source_answer(call)
 
     def _known(self, call: Call) -> Call:
@@ -410,8 +411,10 @@ class RecipeAdapter(Adapter):
 
     def _adapt(self, call: Call) -> Any:
         begun: Mapping[str, Any] = self._tree
-        if self.episodic or (self.reset_every and self.batches >= self.reset_every):
-            begun = {}
+        over = bool(self.episodic or (self.reset_every and self.batches >= self.reset_every))
+        if over:
+            alarms = self.guard.kept(self._watched)
+            begun = {"parts": {GUARD: alarms}} if alarms else {}
         draft, setting = Draft.of(begun), self._setting()
         reseed(self.seed, draft.batches, call.x.device)
         known = (draft.layers, draft.values, draft.parts)
@@ -443,6 +446,7 @@ class RecipeAdapter(Adapter):
             reason=_TAUGHT_NOTHING if learns and not taught else "",
             disagreement=self._watched.get("disagreement", float("nan")),
             source=self._watch.asked,
+            restarted=over or reviewed.restart,
         )
         if self.held:  # on trial: it adapts, but does not answer yet
             self.last = replace(self.last, status="guarded", reason=self.alarms[-1].reason)

@@ -20,6 +20,7 @@ from torch import Tensor
 from driftnorm.parts.contract import check_counts, check_shares
 from driftnorm.parts.evidence import information, spread_of
 from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.neighbours import likeness, neighbour_sums
 
 __all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]
 
@@ -191,9 +192,6 @@ class Guard:
         p, q = (F.softmax(each.movedim(1, -1), dim=-1) for each in (adapted, source))
         differ = (adapted.argmax(dim=1) != source.argmax(dim=1)).float().mean()
         means = q.flatten(1, -2).mean(dim=1) if q.dim() > 2 else q  # one row for each image
-        last = memory.get("last", means[:0])
-        row = torch.cat([last, means])
-        pairs = (row[1:] * row[:-1]).sum()
         new = {
             "images": float(images),
             "p": p.flatten(0, -2).mean(dim=0) * images,
@@ -201,9 +199,7 @@ class Guard:
             "p_entropy": softmax_entropy(adapted).mean() * images,
             "q_entropy": softmax_entropy(source).mean() * images,
             "differ": differ * images,
-            "pairs": pairs,
-            "pair_count": float(len(row) - 1),
-            "squares": means.square().sum(),
+            **neighbour_sums(memory.get("last", means[:0]), means),
         }
         sums = {name: value + kept * memory.get(name, 0.0) for name, value in new.items()}
         memory = {**memory, **sums, "last": means[-1:]}
@@ -219,8 +215,6 @@ class Guard:
         if not images:
             return None
         p, q = memory["p"] / images, memory["q"] / images
-        mean_square = float(q.square().sum())
-        own = float(memory["squares"]) / images - mean_square
         pairs = float(memory["pairs"]) / max(memory["pair_count"], 1.0)
         return Evidence(
             images,
@@ -229,7 +223,7 @@ class Guard:
             spread_of(p),
             spread_of(q),
             min(1.0, float(memory["differ"]) / images),  # the sums may differ in the last bit
-            (pairs - mean_square) / own if own > 1e-6 else 0.0,
+            likeness(pairs, float(memory["squares"]) / images, q),
         )
 
     # ------------------------------------------------------------------ judgement
@@ -258,6 +252,12 @@ class Guard:
         freezes = self.policy == "freeze"
         held = {"hold": hold, "held": hold if freezes else 0, "trial": freezes}
         return {"alarms": alarms, "since": 0, **held}
+
+    @staticmethod
+    def kept(memory: Remembered) -> dict[str, Any]:
+        """What survives a new start: the alarms, but no evidence about a network that is gone."""
+        names = ("alarms", "since", "hold", "held", "trial")
+        return {name: memory[name] for name in names if name in memory}
 
     @staticmethod
     def alarms(memory: Remembered) -> tuple[Alarm, ...]:

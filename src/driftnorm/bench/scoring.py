@@ -26,11 +26,13 @@ from driftnorm.bench.metrics import (
 )
 from driftnorm.bench.protocol import sampled_positions
 
-__all__ = ["Further", "evaluate"]
+__all__ = ["Events", "Further", "evaluate"]
 
-Further: TypeAlias = Callable[[Adapter, Bools, Floats], Mapping[str, object]]
-"""Further metrics from the adapter after a stream, which samples were right, and the
-confidences."""
+Events: TypeAlias = Mapping[str, list[int]]
+"""At which predictions something happened: ``resets`` and ``alarms``."""
+Further: TypeAlias = Callable[[Adapter, Bools, Floats, Events], Mapping[str, object]]
+"""Further metrics from the adapter after a stream, which samples were right, the confidences, and
+what happened on the way."""
 
 
 def evaluate(
@@ -55,19 +57,26 @@ def evaluate(
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
         predicted classes of a few images (``answers``; see `sampled_positions`), the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
-        ``bad_batches`` and of guard ``alarms``, the ``seconds`` spent in the adapter, its
-        ``warnings`` if it gave any, and the ``drift`` of each layer whose statistics it tracked:
-        pairs of its name and the mean distance from the source's over channels, in deviations.
+        ``bad_batches``, of guard ``alarms`` and of ``resets`` to the source, the ``seconds`` spent
+        in the adapter, its ``warnings`` if it gave any, and the ``drift`` of each layer whose
+        statistics it tracked: pairs of its name and the mean distance from the source's over
+        channels, in deviations.
     """
     outputs, truth, online, seconds = [], [], [], 0.0
     said: set[str] = set()
+    events: dict[str, list[int]] = {"resets": [], "alarms": []}
+    done = 0
     for batch in stream:
         x, labels = check_labelled(batch, "stream")
-        begun = time.perf_counter()
+        begun, alarms = time.perf_counter(), len(adapter.alarms)
         with warnings_to(said.add):
             answer = adapter(x)
         seconds += time.perf_counter() - begun
+        if adapter.last is not None and adapter.last.restarted:
+            events["resets"].append(done)
+        events["alarms"] += [done] * (len(adapter.alarms) - alarms)
         predicted, known = _by_sample(adapter.logits_in(answer), labels)
+        done += len(known)
         outputs.append(predicted)
         truth.append(known)
         online.append(float((predicted.argmax(axis=1) != known).mean()) if len(known) else 0.0)
@@ -91,8 +100,9 @@ def evaluate(
         "reliability": filled_bins(confidence, correct),
         "bad_batches": adapter.bad_batches,
         "alarms": len(adapter.alarms),
+        "resets": len(events["resets"]),
         "seconds": round(seconds, 4),
-        **({} if further is None else further(adapter, correct, confidence)),
+        **({} if further is None else further(adapter, correct, confidence, events)),
         **({"warnings": sorted(said)} if said else {}),
         **({"drift": drift} if (drift := _drift(adapter)) else {}),
     }

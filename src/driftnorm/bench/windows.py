@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ def stream_score(
     visit: Integers,
     *,
     source_correct: Bools | None = None,
-    events: Mapping[str, Integers] | None = None,
+    events: Mapping[str, Sequence[int]] | None = None,
     window: int = WINDOW,
 ) -> StreamScore:
     """Everything about one stream, from one entry per position.
@@ -154,7 +154,7 @@ def harm_of(correct: Bools, source: Bools, window: int = WINDOW) -> Harm:
 
 
 def _counted(
-    events: Mapping[str, Integers], starts: Integers, count: int
+    events: Mapping[str, Sequence[int]], starts: Integers, count: int
 ) -> dict[str, tuple[int, ...]]:
     counted = {}
     for name, positions in events.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
+from driftnorm.views.render.matplotlib import draw
+from driftnorm.views.stream_figures import timeline_figure
 from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 
 __all__ = ["bench_streams"]
@@ -50,6 +53,7 @@ def bench_streams(
     mean: Mean = None,
     std: Std = None,
     size: Annotated[int | None, Parameter(group=RARE)] = None,
+    preview: Annotated[Path | None, Parameter(group=RARE)] = None,
     out: Annotated[Path, OUT] = Path("runs/streams"),
     flags: BenchFlags = BenchFlags(),  # noqa: B008 (cyclopts reads the default)
 ) -> None:
@@ -90,6 +94,9 @@ def bench_streams(
         Clean source-domain images, for methods that must see some first, such as eata.
     size
         Height and width that the images must have; images of domains are resized to it.
+    preview
+        Measure nothing: print each stream, and save it as positions (.npz) and as a plot of what
+        comes when (.png) in this folder.
     out
         Folder for the rows.
     """
@@ -99,7 +106,11 @@ def bench_streams(
     console = Console(stderr=True, quiet=flags.quiet)
     chosen: Sequence[str] | None = corruptions
     if data != DIGITS and not holds_domains(data) and corruptions is None:
-        chosen = settle_corruptions(None, frost, console, stored_corruptions(data))
+        stored = stored_corruptions(data)
+        chosen = settle_corruptions(None, frost, console, stored)
+        if stored is not None and (missing := [name for name in chosen if name not in stored]):
+            say(console, f"note: {data} does not hold {', '.join(missing)}: left out.")
+            chosen = [name for name in chosen if name in stored] or stored
     found = open_stream_data(
         data,
         networks,
@@ -129,6 +140,9 @@ def bench_streams(
         device=flags.device,
     )
     study.cells()  # raises if anything is wrong with data, streams or networks
+    if preview is not None:
+        _preview(study, preview, Console(quiet=flags.quiet))
+        return
     for each in networks:
         announce_own_code(each.model, console)
     resolved = {
@@ -138,6 +152,19 @@ def bench_streams(
         "part": None,  # which the streams have
     }
     bench(study, stream_table, out, flags, "bench streams", given | resolved)
+
+
+def _preview(study: StreamStudy, folder: Path, console: Console) -> None:
+    """What the study's streams show, in words, as positions and as plots."""
+    for number, stream in enumerate(dict.fromkeys(cell.stream for cell in study.cells()), start=1):
+        positions = study.positions(stream)
+        figure = timeline_figure(positions, min(study.window, len(positions)), study.data.classes)
+        say(console, f"{stream.label}: {figure.note}")
+        file = folder / f"{number:02}-{stream.order}-seed{stream.seed}.npz"
+        positions.save(file)
+        with suppress(ImportError):  # of matplotlib, which is optional
+            draw(figure, file.with_suffix(".png"))
+        say(console, f"Saved {file}.")
 
 
 def _with_part(text: str, suffix: str) -> str:

@@ -94,8 +94,9 @@ class Diagnosis:
         return json.dumps(_plain(facts), allow_nan=False)
 
     def tables(self, most_layers: int | None = None) -> tuple[Table, ...]:
-        """The methods, the agreement between them, and the layers (only the most drifted ones)."""
-        return (self._methods(), self._agreement(), self._layers(most_layers))
+        """The methods, the agreement between them, the layers (only the most drifted), theta."""
+        thetas = (self._thetas(),) if self.run.thetas else ()
+        return (self._methods(), self._agreement(), self._layers(most_layers), *thetas)
 
     def _methods(self) -> Table:
         labelled = self.run.trials[0].accuracy is not None
@@ -136,6 +137,16 @@ class Diagnosis:
         columns = (Column("method"), *map(Column, names))
         return Table("Images with the same predicted class, in %", columns, tuple(rows))
 
+    def _thetas(self) -> Table:
+        rows = tuple((f"{theta:g}", worth) for theta, worth in self.run.thetas.items())
+        note = (
+            "Statistics mixed from the source's (0) and the data's (1). J = (H(mean p) - 4 mean "
+            "H(p)) / (H(mean p) + 1/2), over all images, without labels: high where predictions "
+            "are sure of each image and varied over all. `theta=auto` of gprebn and bn answers by "
+            "the highest. Images that come class by class make large theta look better than it is."
+        )
+        return Table("How much of the data's statistics", _THETA_COLUMNS, rows, note)
+
     def _layers(self, most: int | None) -> Table:
         drift = {layer.name: layer for layer in self.run.drift.layers}
         layers = self.inventory.layers
@@ -172,6 +183,8 @@ class Diagnosis:
         )
         return Table(title, columns, tuple(rows), note)
 
+
+_THETA_COLUMNS = (Column("theta"), Column("J", "highest", decimals=3))
 
 _ANSWERS: dict[Outcome, str] = {
     "help": "Adaptation will help, if the images are as varied as they seem",

@@ -23,8 +23,16 @@ from driftnorm.diagnosis.layer_drift import Drift, DriftMeter
 from driftnorm.diagnosis.order import FOLDERS, LABELS, Serial, serial
 from driftnorm.errors import DriftnormWarning
 from driftnorm.methods.spec import parse_method
+from driftnorm.parts import Mixture, Running, ThetaChoice
+from driftnorm.recipe import Recipe
 
 __all__ = ["METHODS", "Batch", "DryRun", "Looks", "Trial", "dry_run"]
+
+_CHOICE = ThetaChoice(thetas=(0.0, 0.2, 0.5), memory=math.inf, enough=0, every=1)
+_THETAS = Recipe(
+    statistics=Mixture(1.0, Running(average="total")), gradient="detached", answer=(_CHOICE,)
+)
+"""Theta 0 (the source), 0.2, 0.5 and 1 side by side, judged over all images."""
 
 Batch: TypeAlias = tuple[Tensor, Tensor | None]
 METHODS = ("bn", "bn:running=True", "gprebn")
@@ -111,6 +119,7 @@ class DryRun:
             the folders; for dense predictions, by the folders alone.
         classes: How many outputs the network has.
         repeatable: Whether the source answers the same images twice in the same way.
+        thetas: For statistics mixed from source (0) and data (1): how informative predictions are.
     """
 
     images: int
@@ -123,6 +132,7 @@ class DryRun:
     serial: dict[str, Serial]
     classes: int
     repeatable: bool
+    thetas: dict[float, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -170,12 +180,15 @@ def dry_run(
 
 class _Run:
     def __init__(self, network: nn.Module, methods: Sequence[str]) -> None:
-        wanted = tuple(methods) if find_batch_norms(network) else ()
+        norms = find_batch_norms(network)
+        wanted = tuple(methods) if norms else ()
         # Before the meter watches: an adapter would take its hooks over.
         self.source = copy.deepcopy(network).eval().requires_grad_(False)
         self.adapters: dict[str, Adapter] = {
             name: RecipeAdapter(self.source, parse_method(name).recipe) for name in wanted
         }
+        tracked = norms and all(norm.running_mean is not None for norm in norms.values())
+        self.mixing = RecipeAdapter(self.source, _THETAS) if tracked else None
         self.meter = DriftMeter(self.source)
         self.tallies = {name: _Tally() for name in ("source", *wanted)}
         self.looks = Looks()
@@ -203,6 +216,8 @@ class _Run:
         self.tallies["source"].add(logits)
         for name, adapter in self.adapters.items():
             self.tallies[name].add(adapter(images))
+        if self.mixing is not None:
+            self.mixing(images)
         self.sizes.append(len(images))
         self.last = images, logits
 
@@ -229,7 +244,14 @@ class _Run:
             serial=_serials(predictions if logits.dim() == 2 else {}, truth, folders),
             classes=classes,
             repeatable=torch.allclose(again, logits, rtol=1e-3, atol=1e-4),
+            thetas=self._thetas(),
         )
+
+    def _thetas(self) -> dict[float, float]:
+        if self.mixing is None:
+            return {}
+        memory = self.mixing.state.get("parts", {}).get(_THETAS.names[_CHOICE])
+        return {} if memory is None else _CHOICE.curve(memory, own=1.0)
 
     def _trial(
         self, name: str, predictions: dict[str, Tensor], truth: Tensor, classes: int

@@ -2,7 +2,8 @@
 
 Formula:
     prior_k = mean p_k, smoothed by g = max(1/N, 1/K) / max prior to (prior + g) / (1 + g K);
-    answer = log p + log prior.
+    answer = log p + log prior. Gated: log p + g (log answer - log p), with g from 0 to 1 as far as
+    labels seem to come in order.
 
 When it helps: batches that contain few of the classes. When it hurts: balanced batches gain
 nothing, and a collapse is reinforced.
@@ -10,19 +11,22 @@ nothing, and a collapse is reinforced.
 
 from driftnorm.methods._method import Method
 from driftnorm.parts.answers import PriorCorrection
+from driftnorm.parts.neighbours import Gated
 from driftnorm.recipe import Recipe
 
 __all__ = ["METHOD", "prior"]
 
 
-def prior(*, multiply: bool = False) -> Recipe:
+def prior(*, multiply: bool = False, gated: bool = False) -> Recipe:
     """Correct the predictions of a batch by their mean.
 
     Args:
         multiply: Multiply the logits by the prior, as the public code does, instead of adding its
             logarithm.
+        gated: Only as far as labels come in order, by the predictions of recent images.
     """
-    return Recipe(answer=(PriorCorrection(multiply),))
+    answer = PriorCorrection(multiply)
+    return Recipe(answer=(Gated(answer) if gated else answer,))
 
 
 METHOD = Method(

@@ -37,6 +37,7 @@ from driftnorm.parts.losses import (
     softmax_entropy,
 )
 from driftnorm.parts.memories import Bank, TimelyUncertain
+from driftnorm.parts.neighbours import Gated, LabelOrder
 from driftnorm.parts.reviews import LossFloor
 from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source, Window
 from driftnorm.parts.teachers import By, SourceLogits, Taught, Teacher, View
@@ -61,7 +62,9 @@ __all__ = [
     "First",
     "Fisher",
     "Forward",
+    "Gated",
     "InformationMaximization",
+    "LabelOrder",
     "Lame",
     "Last",
     "Leash",

@@ -164,6 +164,17 @@ class ThetaChoice(Answer):
             for name, counts in every.items()
         }
 
+    def curve(self, memory: Mapping[str, Any], own: float) -> dict[float, float]:
+        """What every theta that has been run over the whole window is worth, by theta.
+
+        Args:
+            memory: This part's, from an adapter's state.
+            own: The theta of the recipe's statistics.
+        """
+        thetas = {"own": own, **{n: t for n, t in _names(self).items() if n != _SHORT}}
+        worth = self._worth({name: memory[name] for name in thetas})
+        return dict(sorted((theta, worth[name]) for name, theta in thetas.items()))
+
     def _weights(self, every: Mapping[str, Counted]) -> dict[str, float]:
         """Of each answer; they sum to 1."""
         shares = [each["p"] / each["images"] for each in every.values()]

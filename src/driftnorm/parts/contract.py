@@ -349,6 +349,11 @@ class Answer(Part):
     per_batch: ClassVar[str | None] = None
     """Why a plain network cannot give the same answers, if it cannot."""
 
+    @property
+    def lasting(self) -> bool:
+        """Whether earlier batches change it."""
+        return self.per_batch is None
+
     @abstractmethod
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
         """The answer, given that of the parts before."""

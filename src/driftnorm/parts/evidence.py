@@ -12,6 +12,7 @@ from torch import Tensor
 
 from driftnorm.parts.contract import check_counts, check_shares
 from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.neighbours import neighbour_sums
 
 __all__ = ["Counted", "coherence", "counted", "information", "is_ordered", "judge", "spread_of"]
 
@@ -48,15 +49,15 @@ def coherence(counts: Counted) -> float:
     class, it is the higher, the better the predictions: right ones stay with a class as long as
     the images do. Predictions that are always the same have 0.
     """
-    if not counts.get("pairs", 0):
+    if not counts.get("pair_count", 0):
         return 0.0
-    usual = counts["usual"] / counts["pairs"]
-    return float(counts["alike"] / counts["pairs"] - usual.dot(usual))
+    usual = counts["usual"] / counts["pair_count"]
+    return float(counts["pairs"] / counts["pair_count"] - usual.dot(usual))
 
 
 def is_ordered(every: Sequence[Counted]) -> float:
     """Whether images come in order, from the most coherent predictions: 0 no, 1 yes."""
-    pairs = max(counts.get("pairs", 0) for counts in every)
+    pairs = max(counts.get("pair_count", 0) for counts in every)
     above = max(map(coherence, every)) - _CHANCE / math.sqrt(pairs + 1)
     return min(1.0, max(0.0, above / _CLEAR))
 
@@ -86,14 +87,11 @@ def counted(before: Counted, logits: Tensor, memory: float, kept: float = 1.0) -
 
 
 def _neighbours(before: Counted, p: Tensor, fade: float) -> dict[str, Any]:
-    row = torch.cat([before["last"][None], p]) if "last" in before else p
-    alike = (row[1:] * row[:-1]).sum()
-    pairs = len(row) - 1
+    sums = neighbour_sums(before.get("last", p[:0]), p)
+    new = {**sums, "usual": sums["pair_count"] * p.mean(dim=0)}
     return {
-        "alike": alike + fade * before.get("alike", torch.zeros_like(alike)),
-        "pairs": pairs + fade * before.get("pairs", 0.0),
-        "usual": pairs * p.mean(dim=0) + fade * before.get("usual", torch.zeros_like(p[0])),
-        "last": p[-1],
+        **{name: value + fade * before.get(name, 0.0) for name, value in new.items()},
+        "last": p[-1:],
     }
 
 
@@ -103,6 +101,6 @@ def judge(counts: Counted) -> None:
         return
     if not counts["images"] > 0:
         raise ValueError(f"`images` must be > 0, got {counts['images']}.")
-    check_counts(counts, ("entropy", "alike", "pairs", "last"))
+    check_counts(counts, ("entropy", "pairs", "pair_count", "squares", "last"))
     check_shares(counts, "p")
-    check_shares(counts, "usual", "pairs")
+    check_shares(counts, "usual", "pair_count")

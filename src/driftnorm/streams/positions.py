@@ -45,6 +45,13 @@ class Positions:
     def __len__(self) -> int:
         return len(self.image)
 
+    def segments(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Where each part of the course begins, and the indices of its domains."""
+        starts = np.flatnonzero(np.diff(self.segment, prepend=-1)).tolist()
+        ends = [*starts[1:], len(self)]
+        pairs = zip(starts, ends, strict=True)
+        return [(start, tuple(np.unique(self.domain[start:end]).tolist())) for start, end in pairs]
+
     def timeline(self, window: int = 1000) -> Timeline:
         """What comes when, as data for a plot.
 
@@ -62,7 +69,7 @@ class Positions:
 
         It holds the arrays by their names, ``stream``, ``domains`` (names) and ``severities``.
         """
-        content = io.BytesIO()
+        path, content = Path(path), io.BytesIO()
         np.savez_compressed(
             content,
             stream=np.array(self.stream),
@@ -70,7 +77,8 @@ class Positions:
             severities=np.array([domain.severity for domain in self.domains], dtype=np.int64),
             **{name: getattr(self, name) for name in ARRAYS},
         )
-        write_atomically(Path(path), content.getvalue())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content.getvalue())
 
 
 def load_positions(path: str | Path) -> Positions:

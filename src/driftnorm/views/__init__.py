@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from driftnorm.views.figure import Series as Series
     from driftnorm.views.render.matplotlib import draw as draw
     from driftnorm.views.report.page import make_report as make_report
+    from driftnorm.views.stream_figures import timeline_figure as timeline_figure
     from driftnorm.views.table import Column as Column
     from driftnorm.views.table import Table as Table
 
@@ -21,6 +22,7 @@ _HOMES = {
     "Table": "table",
     "draw": "render.matplotlib",
     "make_report": "report.page",
+    "timeline_figure": "stream_figures",
 }
 __all__ = [*_HOMES]
 

@@ -68,6 +68,7 @@ class Figure:
         unit_square: Both axes from 0 to 1, with the diagonal on which a calibrated method lies.
         reference: The method whose bars the others are compared with, if any.
         decimals: Of the numbers written beside the marks.
+        others: What quiet series are called together.
     """
 
     title: str
@@ -82,6 +83,7 @@ class Figure:
     reference: str = ""
     decimals: int = 1
     spans: tuple[Span, ...] = ()
+    others: str = "other methods"
 
     @property
     def panels(self) -> dict[str, list[Series]]:

@@ -1,4 +1,4 @@
-"""Accuracy over time on a stream, with what comes when; no matplotlib."""
+"""What comes when in a stream, and accuracy over time on it; no matplotlib."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import numpy as np
 
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
+from driftnorm.bench.windows import WINDOW
 from driftnorm.errors import MixedRowsError
-from driftnorm.streams.timeline import window_of, window_starts
+from driftnorm.streams import Positions
+from driftnorm.streams.timeline import mean_run, order_index, window_of, window_starts
 from driftnorm.views.compare import by_method
 from driftnorm.views.figure import Figure, Series, Span
+from driftnorm.views.palette import MOST
 from driftnorm.views.stream_tables import (
     answered,
     check_streams_of,
@@ -20,9 +23,10 @@ from driftnorm.views.stream_tables import (
     window_of_rows,
 )
 
-__all__ = ["stream_figure"]
+__all__ = ["stream_figure", "timeline_figure"]
 
 _MOST_NAMED = 3  # domains that a span names
+_MOST_CLASSES = MOST - 1  # that have a colour each, beside the strength
 
 
 def stream_figure(rows: Sequence[Row]) -> Figure:
@@ -60,17 +64,63 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
         "accuracy (%)",
         tuple(series),
         note,
-        spans=_spans(rows[0]),
+        spans=_spans(rows[0].metrics["segments"], rows[0].metrics["domains"], count),
     )
 
 
-def _spans(row: Row) -> tuple[Span, ...]:
+def timeline_figure(
+    positions: Positions, window: int = WINDOW, classes: Sequence[str] = ()
+) -> Figure:
+    """What comes when: domains as parts of the axis, the share of each class, the strength.
+
+    Args:
+        positions: Of a stream, from `Stream.positions`.
+        window: Positions per point.
+        classes: Their names; numbers by default.
+    """
+    found = positions.timeline(window)
+    ends = [*found.start[1:].tolist(), len(positions)]
+    middles = tuple(((found.start + ends) / 2).tolist())
+    strongest = max(domain.severity for domain in positions.domains)
+    many = found.classes.shape[1] > _MOST_CLASSES
+    shares = [
+        Series(
+            str(classes[label]) if label < len(classes) else f"class {label}",
+            middles,
+            tuple((100 * share).tolist()),
+            quiet=many,
+        )
+        for label, share in enumerate(found.classes.T)
+    ]
+    if strongest:
+        strength = tuple((100 * found.strength / strongest).tolist())
+        shares.append(Series("strength", middles, strength, f"% of severity {strongest}"))
+    note = (
+        f"{positions.stream}: {len(positions):,} images in windows of {window}. "
+        f"Order index {order_index(positions.label):.2f}, "
+        f"mean run of a class {mean_run(positions.label):.1f} images."
+    )
+    return Figure(
+        "What comes when",
+        "images so far",
+        "share of the images (%)",
+        tuple(shares),
+        note,
+        spans=_spans(positions.segments(), positions.domains, len(positions)),
+        others="classes",
+    )
+
+
+def _spans(
+    segments: Sequence[tuple[int, Sequence[int]]],
+    domains: Sequence[tuple[str, int]],
+    count: int,
+) -> tuple[Span, ...]:
     """The parts of the stream, named by their domains."""
-    segments, count = row.metrics["segments"], row.cell.stream.count
     ends = [start for start, _ in segments[1:]] + [count]
     spans = []
-    for (start, domains), end in zip(segments, ends, strict=True):
-        names = [domain_label(*row.metrics["domains"][index]) for index in domains]
+    for (start, held), end in zip(segments, ends, strict=True):
+        names = [domain_label(*domains[index]) for index in held]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         spans.append(Span(start, end, ", ".join(names[:_MOST_NAMED]) + more))
     return tuple(spans)

@@ -22,15 +22,16 @@ from driftnorm.bench.metrics import Bools, Floats
 from driftnorm.bench.rows import RowStore
 from driftnorm.bench.runner import Opened, Outlook, Study, Task
 from driftnorm.bench.samples import Look
+from driftnorm.bench.scoring import Events
 from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData
 from driftnorm.bench.windows import WINDOW, stream_score
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.parts.statistics import counted_jumps
-from driftnorm.streams import Domain, Positions, Steady, Stream, order_index
+from driftnorm.streams import Domain, Positions, Steady, Stream, mean_run, order_index
 
-__all__ = ["StreamStudy", "segments_of"]
+__all__ = ["StreamStudy"]
 
 _FITTED = 64  # images per batch that a method sees before the stream
 
@@ -205,24 +206,22 @@ class StreamStudy(Study):
         return network.to(self.device), noise.to(self.device)
 
 
-def segments_of(positions: Positions) -> list[list[Any]]:
-    """Where each part of a stream begins, and the indices of its domains."""
-    starts = np.flatnonzero(np.diff(positions.segment, prepend=-1)).tolist()
-    ends = [*starts[1:], len(positions)]
-    pairs = zip(starts, ends, strict=True)
-    return [[start, np.unique(positions.domain[start:end]).tolist()] for start, end in pairs]
-
-
 def _further(
-    positions: Positions, window: int, adapter: Adapter, correct: Bools, confidence: Floats
+    positions: Positions,
+    window: int,
+    adapter: Adapter,
+    correct: Bools,
+    confidence: Floats,
+    events: Events,
 ) -> Mapping[str, object]:
-    """Metrics over time, what came when, and what it cost."""
+    """Metrics over time, what came when, what happened, and what it cost."""
     score = stream_score(
         correct,
         confidence,
         positions.label,
         positions.domain,
         positions.visit,
+        events=events,
         window=window,
     ).record()
     del score["error"], score["ece"]  # which every row has
@@ -231,8 +230,9 @@ def _further(
     return {
         **score,
         "domains": [[*domain] for domain in positions.domains],
-        "segments": segments_of(positions),
+        "segments": [[start, [*domains]] for start, domains in positions.segments()],
         "order_index": round(order_index(positions.label), 4),
+        "mean_run": round(mean_run(positions.label), 4),
         "passes": [cost.forwards, cost.backwards],
         "jumps": counted_jumps(adapter.state.get("layers", {})),
     }

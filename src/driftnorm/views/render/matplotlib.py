@@ -21,7 +21,6 @@ FORMS: dict[str, dict[str, None]] = {
 }
 # Text stays text, so that a figure can be searched and read aloud.
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "driftnorm", "svg.fonttype": "none", "font.size": 9}
-_OTHERS = "other methods"
 _MARKERS = "osD^vP*X<>hp"
 _MOST_NAMED_SPANS = 24  # more would be written over each other
 _GROUP_WIDTH = 0.85  # of the distance between two groups of bars
@@ -57,7 +56,10 @@ def draw(figure: Figure, path: str | Path) -> None:
         )
         try:
             for axes, (title, series) in zip(grid.flat, panels.items(), strict=True):
-                (_bars if figure.bars else _lines)(axes, series, colours)
+                if figure.bars:
+                    _bars(axes, series, colours)
+                else:
+                    _lines(axes, series, colours, figure.others)
                 _dress(axes, figure)
                 axes.set_title(title if several else figure.title, loc="left")
             for axes in grid[:-1, :].flat:
@@ -66,7 +68,7 @@ def draw(figure: Figure, path: str | Path) -> None:
                 axes.set_ylabel("")
             if several:
                 canvas.suptitle(figure.title, x=0.01, ha="left")
-            _legend(canvas, grid.flat)
+            _legend(canvas, grid.flat, figure.others)
             note = textwrap.fill(figure.note, int(size[0] * _LETTERS_AN_INCH))
             canvas.supxlabel(note, x=0.01, ha="left", fontsize=7, color="#444444")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,18 +77,18 @@ def draw(figure: Figure, path: str | Path) -> None:
             pyplot.close(canvas)
 
 
-def _legend(canvas: Any, every: Any) -> None:
+def _legend(canvas: Any, every: Any, others: str) -> None:
     """One entry per name, even if it is in several panels."""
     known: dict[str, Any] = {}
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             known.setdefault(label, handle)
-    if _OTHERS in known:
-        known[_OTHERS] = known.pop(_OTHERS)  # last
+    if others in known:
+        known[others] = known.pop(others)  # last
     canvas.legend(known.values(), known.keys(), loc="outside right upper", frameon=False)
 
 
-def _lines(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
+def _lines(axes: Any, several: list[Series], colours: dict[str, str], others: str) -> None:
     markers = dict(zip(colours, _MARKERS, strict=False))
     for series in several:
         quiet = series.quiet
@@ -99,7 +101,7 @@ def _lines(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
             marker=None if quiet else markers[series.method],  # a second sign beside the colour
             markersize=4,
             markevery=max(1, len(series.x) // 12),
-            label=_OTHERS if quiet else _label(series),
+            label=others if quiet else _label(series),
         )
         if series.spread:
             low, high = np.array(series.y) + np.array([[-1.0], [1.0]]) * series.spread
