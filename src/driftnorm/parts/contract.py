@@ -349,6 +349,14 @@ class Answer(Part):
     per_batch: ClassVar[str | None] = None
     """Why a plain network cannot give the same answers, if it cannot."""
 
+    @property
+    def starts_from(self) -> Literal["pass", "logits", "none"]:
+        """What it answers from: the ``"logits"`` that the parts before made, or the ``"pass"``.
+
+        ``"none"``: it leaves the logits as they are, and only says who serves.
+        """
+        return "logits"
+
     @abstractmethod
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
         """The answer, given that of the parts before."""
@@ -462,7 +470,11 @@ class Step(ABC):
     @property
     def features(self) -> Tensor:
         """What entered the linear classifier in the pass at hand."""
-        assert self.forward.features is not None
+        if self.forward.features is None:
+            raise TypeError(
+                "`step.features` is only known if the class of a part of the recipe says "
+                "`features = True`."
+            )
         return self.forward.features
 
     @property
