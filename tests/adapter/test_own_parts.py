@@ -259,3 +259,24 @@ def test_statistics_of_ones_own_are_checked(network: Build, batches: Draw) -> No
 
     with pytest.raises(TypeError, match=r"`Half.propose` must return a tuple of `Moments`"):
         adapt(network(), driftnorm.Recipe(statistics=Half()))(batches()[0])
+
+
+@dataclass(frozen=True)
+class Widest(Statistics):
+    """As on the page about extending: no `judge` of its own."""
+
+    def propose(self, memory: Any, at: Any, source: Any, seen: Any) -> Any:
+        batch = at.moments
+        var = torch.maximum(memory.get("var", batch.var), batch.var)
+        return batch._replace(var=var), {"mean": batch.mean, "var": var}
+
+    def settled(self, memory: Any, source: Any, shared: Any) -> Any:
+        return source
+
+
+def test_no_variance_of_ones_own_statistics_is_negative(network: Build, batches: Draw) -> None:
+    adapter = adapt(network(), driftnorm.Recipe(statistics=Widest(), gradient="detached"))
+    adapter(batches()[0])
+    good, key = adapter.state_dict(), "adapter.state/layers/bn1/var"
+    with pytest.raises(ValueError, match="the state is damaged: `layers/bn1`: `var` must be >= 0"):
+        adapter.load_state_dict({**good, key: -good[key]})

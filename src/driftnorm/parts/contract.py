@@ -273,6 +273,10 @@ class Statistics(Part):
     ) -> Moments | None:
         """The fixed moments that summarise the stream; ``None`` if there are none yet."""
 
+    def judge(self, memory: Mapping[str, Any]) -> None:
+        """Refuse what no statistics can be: a negative variance."""
+        check_counts(memory, ("var",))
+
 
 # ------------------------------------------------------------------ what learns
 
