@@ -415,8 +415,8 @@ def test_other_compositions_are_refused(name):
         ("eata@lame", "join it with '+'"),
         ("gprebn@t3a", "join it with '+'"),
         ("steady@bn", "chooses theta"),
-        ("tent+eata", "both say how to normalise"),
-        ("pl+shot", "both say how to"),
+        ("tent+eata", "normalise"),
+        ("pl+shot", "both"),
         ("lame+lame", "acts in two places"),
     ],
 )

@@ -318,8 +318,8 @@ def normalised_as(recipe: Recipe, other: Recipe) -> Recipe:
     said = other.sides()
     if said and "normalise" not in said:
         raise ValueError(
-            f"what follows '@' says how to {' and '.join(said)}, but not how to normalise: join it "
-            "with '+', or take 'source' for the source's statistics."
+            f"what follows '@' defines how to {' and '.join(said)}, but not how to normalise: join "
+            "it with '+', or take 'source' for the source's statistics."
         )
     taken = {name: getattr(other, name) for name in _SIDES["normalise"]}
     return replace(recipe, **taken)
