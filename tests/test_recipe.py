@@ -11,7 +11,8 @@ import torch
 
 from driftnorm import methods as recipes
 from driftnorm.methods import METHODS, Method, build, nearest, options_of, register
-from driftnorm.parts.answers import T3A, RunningCentroids
+from driftnorm.methods.spec import parse_method
+from driftnorm.parts.answers import T3A, PriorCorrection, RunningCentroids
 from driftnorm.parts.layers import First
 from driftnorm.parts.losses import Entropy, InformationMaximization, PseudoLabel
 from driftnorm.parts.statistics import Batch, Mixture, Prior, Running, Source
@@ -401,6 +402,77 @@ def test_other_compositions_are_refused(name):
     assert "cannot be joined" in message(lambda: build(name))
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("prior+t3a", "put T3A first"),
+        ("lame+rt3a", "put RunningCentroids first"),
+        ("lame+cotta", "put By first"),
+        ("prior+steady", "put ThetaChoice first"),
+        ("cotta+rt3a", "choose one"),
+        ("steady+t3a", "choose one"),
+        ("t3a+rt3a", "choose one"),
+        ("eata@lame", "join it with '+'"),
+        ("gprebn@t3a", "join it with '+'"),
+        ("steady@bn", "chooses theta"),
+        ("tent+eata", "normalise"),
+        ("pl+shot", "both"),
+        ("lame+lame", "acts in two places"),
+    ],
+)
+def test_parts_without_a_meaning_together_are_refused_in_one_line(name, why):
+    text = message(lambda: build(name))
+    assert text.startswith(f"{name!r} cannot be joined: ")
+    assert why in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["t3a+prior", "rotta+t3a", "t3a+rotta", "steady+lame", "cotta+prior", "eata@source"]
+)
+def test_an_answer_may_go_on_from_another(name):
+    build(name)
+
+
+# Of statistics: in `a@b` those of `b` count, whoever gets the option.
+NORMALISING = {"statistics", "gradient", "theta", "momentum", "only"}
+ANSWERING = {"margin"}  # of steady; `@steady` takes its statistics alone
+
+
+@every_optimising
+def test_no_option_means_one_thing_in_a_method_and_another_in_its_statistics(name):
+    for other in {"bn", "bn-prior", "bn-window", "steady", "alpha-bn", "gprebn"} - {name}:
+        shared = {*options_of(name)} & {*options_of(other)} - {*Optimising.__annotations__}
+        assert shared <= NORMALISING | ANSWERING
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "given"),
+    [
+        ("sar", {"floor": 2}, "'sar' with floor=2"),
+        ("rdumb", {"every": 0}, "'rdumb' with every=0"),
+        ("cotta", {"restore": 2}, "'cotta' with restore=2"),
+        ("tent", {"cap": -1}, "'tent' with cap=-1"),
+        ("eata@gprebn", {"fisher": -1}, "'eata' with fisher=-1"),
+    ],
+)
+def test_an_option_that_a_part_calls_otherwise_is_named(name, options, given):
+    assert message(lambda: build(name, options)).startswith(given)
+
+
+@pytest.mark.parametrize("value", ["maybe", "False", 1, None])
+def test_a_switch_takes_true_or_false(value):
+    text = message(lambda: build("prior", {"multiply": value}), TypeError)
+    assert "`multiply` must be True or False" in text
+
+
+@pytest.mark.parametrize("word", ["true", "True"])
+def test_switches_on_the_command_line(word):
+    assert parse_method(f"prior:multiply={word}").recipe.answer == (PriorCorrection(True),)
+    off = word.replace("rue", "alse").replace("t", "f").replace("T", "F")
+    assert parse_method(f"prior:multiply={off}").recipe.answer == (PriorCorrection(False),)
+
+
 def test_options_are_not_consumed():
     options = {"theta": 0.5}
     build("gprebn", options)
@@ -421,6 +493,8 @@ def test_a_registered_method_is_known_and_composes(monkeypatch):
     assert "Did you mean 'mine'?" in message(lambda: build("mien"))
     assert "taken" in message(lambda: register(replace(method, name="gprebn")))
     assert "`name`" in message(lambda: register(replace(method, name="mine+yours")))
+    register(replace(method, name="nothing", build=lambda: None))
+    assert "'nothing': `build` must return a Recipe" in message(lambda: build("nothing"), TypeError)
 
 
 # ---------------------------------------------------------------- the recipe itself

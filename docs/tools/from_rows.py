@@ -11,7 +11,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from driftnorm.views.stream_tables import STREAM_METHODS, harm_against_source, stream_table
 
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, load_rows
@@ -23,6 +22,7 @@ from driftnorm.views.demo import demo_table
 from driftnorm.views.domain_rows import interval_text
 from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS
+from driftnorm.views.stream_tables import STREAM_METHODS, harm_against_source, stream_table
 from driftnorm.views.table import Column, Table
 
 DOCS = Path(__file__).resolve().parent.parent

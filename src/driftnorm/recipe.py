@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from driftnorm.functional import GradientPath
@@ -105,8 +106,23 @@ class Recipe:
         for part in acting:
             if acting.count(part) > 1:
                 raise ValueError(f"{part} acts in two places, but it has one memory only.")
+        self._check_answers()
         for part in self.parts:
             part.check(self)
+
+    def _check_answers(self) -> None:
+        """Refuse an answer that would throw away those before it."""
+        acting = [part for part in self.answer if part.starts_from != "none"]
+        for before, part in pairwise(acting):
+            if part.starts_from != "pass":
+                continue
+            first, second = readable(before), readable(part)
+            if before.starts_from == "pass":
+                raise ValueError(f"{first} and {second} both answer from the pass: choose one.")
+            raise ValueError(
+                f"{second} answers from the pass, so nothing would be left of what {first} makes "
+                f"of the logits: put {type(part).__name__} first."
+            )
 
     def _check_words(self) -> None:
         for name, allowed in (
@@ -142,7 +158,15 @@ class Recipe:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Every part, each once, in order of mention."""
-        found = (part for f in fields(self) for part in parts_in(getattr(self, f.name)))
+        found = [part for f in fields(self) for part in parts_in(getattr(self, f.name))]
+        for part in found:
+            try:
+                hash(part)
+            except TypeError as error:
+                raise TypeError(
+                    f"{part!r} must be a frozen dataclass of numbers, words, tuples and other "
+                    f"parts, since its memory is found by its value: {error}."
+                ) from error
         return tuple(dict.fromkeys(found))
 
     @cached_property
@@ -225,8 +249,10 @@ class Recipe:
                 self.steps * lessons
             )
         apart = self.loss is None or self.memory is not None
-        looks = int(apart) + int(self.loss is not None and self.predict == "after")
-        return learning + Cost(looks) + passes(self.answer, self.review)
+        after = self.loss is not None and self.predict == "after"
+        if apart or after:
+            counted.clear()  # the pass that answers finds out its signals itself
+        return learning + Cost(int(apart) + int(after)) + passes(self.answer, self.review)
 
     @property
     def unbakeable(self) -> tuple[str, ...]:
@@ -289,6 +315,12 @@ def compose(first: Recipe, *others: Recipe) -> Recipe:
 
 def normalised_as(recipe: Recipe, other: Recipe) -> Recipe:
     """The recipe with the other's statistics and gradient path: ``eata@gprebn``."""
+    said = other.sides()
+    if said and "normalise" not in said:
+        raise ValueError(
+            f"what follows '@' defines how to {' and '.join(said)}, but not how to normalise: join "
+            "it with '+', or take 'source' for the source's statistics."
+        )
     taken = {name: getattr(other, name) for name in _SIDES["normalise"]}
     return replace(recipe, **taken)
 

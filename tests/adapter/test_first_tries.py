@@ -222,7 +222,7 @@ def test_dense_output_is_refused_by_name(method: str) -> None:
         ("gprebn", {"guard": driftnorm.Guard(policy="warn")}),
         ("sar", {"margin": 1.0}),
         ("cotta", {"views": 2, "confidence": 1.0}),
-        ("rotta", {"every": 9, "size": 4}),
+        ("rotta", {"every": 9, "bank": 4}),
         ("eata", {"margin": 1.0}),
         ("rt3a", {}),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,10 +16,14 @@ from torch import Tensor, nn
 import driftnorm
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter._tree import flatten, tensors
+from driftnorm.methods import build
+from driftnorm.parts import Mixture
 
 Build = Callable[..., nn.Module]
 Draw = Callable[..., list[Tensor]]
-NAMES = ("eta", "eata", "sar", "rdumb", "cotta", "rotta", "lame", "prior", "bn-window")
+NAMES = (
+    *("eta", "eata", "sar", "rdumb", "cotta", "rotta", "lame", "prior", "bn-window", "steady"),
+)
 NEWER = [row for row in MAINSTREAM if row.method in NAMES]
 assert len(NEWER) == len(NAMES)
 every_row = pytest.mark.parametrize("row", NEWER, ids=lambda row: row.method)
@@ -199,6 +203,56 @@ def test_channels_last(row: Row, channels_last: bool, network: Build, batches: D
     resumed.load_state_dict(adapter.state_dict())
     for x in data[2:]:
         assert torch.equal(adapter(x), resumed(x))
+
+
+@every_row
+def test_autocast_around_a_stream(row: Row, network: Build, batches: Draw) -> None:
+    data = batches()
+    adapter = adapt(row, network(), data[0])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(adapter(x).isfinite().all() for x in data)
+    floats = {t.dtype for t in tensors(adapter.state) if t.is_floating_point()}
+    assert floats <= {torch.float32, torch.float64}
+
+
+@every_row
+def test_compiled(row: Row, network: Build, batches: Draw) -> None:
+    data = batches()
+    plain = adapt(row, network(), data[0])
+    around = torch.compile(adapt(row, network(), data[0]), backend="eager")
+    inside = adapt(row, torch.compile(network(), backend="eager"), data[0])
+    for x in data[:2]:
+        expected = plain(x)
+        assert torch.equal(around(x), expected)
+        assert torch.equal(inside(x), expected)
+
+
+# ------------------------------------------------------------------ in place, layer by layer
+
+
+@every_row
+def test_in_place_and_back(row: Row, network: Build, batches: Draw) -> None:
+    data, source = batches(), network()
+    before = {name: value.clone() for name, value in source.state_dict().items()}
+    adapter = adapt(row, source, data[0], inplace=True, channels_last=False)
+    twin = adapt(row, network(), data[0], channels_last=False)
+    assert all(torch.equal(adapter(x), twin(x)) for x in data)
+    assert adapter.revert() is source
+    assert type(source.bn1) is nn.BatchNorm2d
+    assert all(torch.equal(value, before[name]) for name, value in source.state_dict().items())
+    assert all(p.requires_grad and p.grad is None for p in source.parameters())
+
+
+@every_row
+def test_other_statistics_in_one_layer(row: Row, network: Build, batches: Draw) -> None:
+    data = batches()
+    options = {name: value for name, value in row.options.items() if name != "guard"}
+    recipe = replace(build(str(row.method), options), per_layer=(("bn1", Mixture(0.3)),))
+    adapter = driftnorm.adapt(network(), recipe, guard="off", on_bad_batch="raise").fit(data[0])
+    assert all(adapter(x).isfinite().all() for x in data)
+    adapter.freeze()
+    if not recipe.unbakeable:
+        torch.testing.assert_close(adapter.bake()(data[0]), adapter(data[0]), rtol=1e-4, atol=1e-4)
 
 
 # ------------------------------------------------------------------ calls and outputs

@@ -175,17 +175,28 @@ def test_every_tensor_of_the_state_moves(row: Row, network: Build, batches: Draw
 
 
 @every_row
-def test_the_declared_cost_is_the_counted_one(row: Row, network: Build, batches: Draw) -> None:
+def test_the_declared_cost_is_the_counted_one(
+    row: Row, network: Build, batches: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     adapter, data = row.adapt(network()), batches(count=4)
     adapter(data[0])  # the first batch also finds out how the network runs
+    backwards, gradient_of = [0], torch.autograd.grad
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        backwards[0] += 1
+        return gradient_of(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "grad", counting)
     with counted(adapter) as counter:
         for x in data[1:]:
             adapter(x)
     cost = adapter.recipe.cost
     if cost.bound:
         assert counter.calls <= 3 * cost.forwards
+        assert backwards[0] <= 3 * cost.backwards
     else:
         assert counter.calls == 3 * cost.forwards
+        assert backwards[0] == 3 * cost.backwards
     assert (cost.backwards > 0) == adapter.recipe.needs_backward
 
 

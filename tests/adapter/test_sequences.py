@@ -24,7 +24,7 @@ METHODS = {
     "tent+t3a": {"lr": 0.02, "optimizer": "sgd"},
     "sar": {"margin": 1.0, "lr": 0.02},
     "cotta": {"views": 1, "confidence": 1.0, "restore": 0.3, "lr": 0.02},
-    "rotta": {"size": 6, "every": 5, "lr": 0.02},
+    "rotta": {"bank": 6, "every": 5, "lr": 0.02},
 }
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from driftnorm import methods
+from driftnorm.cli._method_table import method_options
 from driftnorm.parts import Running
+from driftnorm.recipe import Recipe
 
 OWN = """
 import driftnorm
@@ -50,10 +52,13 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_installed_packages_offer_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "offered.py").write_text(
-        OWN.replace("driftnorm.register(", "(").replace("slow-bn", "offered")
-    )
+@pytest.mark.parametrize("registers", [False, True])
+def test_installed_packages_offer_methods(
+    registers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OWN if registers else OWN.replace("driftnorm.register(", "(")
+    (tmp_path / "offered.py").write_text(own.replace("slow-bn", "offered"))
+    monkeypatch.delitem(sys.modules, "offered", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     point = EntryPoint("offered", "offered:METHOD", "driftnorm.methods")
     monkeypatch.setattr(methods, "entry_points", lambda group: [point])
@@ -61,3 +66,19 @@ def test_installed_packages_offer_methods(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(methods, "_loaded", set())
     assert "offered" in methods.known_methods()
     assert methods.build("offered", {"momentum": 0.5}).statistics == Running(momentum=0.5)
+
+
+def test_a_builder_without_annotations_is_shown_too(tmp_path: Path) -> None:
+    plain = OWN.replace("*, momentum: float = 0.01", "momentum=0.01, lr=0.5")
+    (tmp_path / "mine.py").write_text(plain)
+    done = driftnorm_command("methods", "slow-bn", "--import", "mine", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "slow-bn:momentum=VALUE" in done.stdout
+
+
+def test_the_types_of_own_options_are_those_of_the_builder() -> None:
+    def own(*, lr: float = 0.1) -> Recipe:
+        return Recipe(statistics=Running())
+
+    method = methods.Method("own", own, paper="-", summary="-", helps="-", hurts="-")
+    assert method_options(method)["lr"]["values"] == "number"

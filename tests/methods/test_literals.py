@@ -400,7 +400,7 @@ def test_rotta(size: int, every: int, network: Build, batches: Draw) -> None:
     assert lessons == 72 // every
     recipe = build(
         "rotta",
-        {"size": size, "every": every, "decay": 0.6, "momentum": 0.2}
+        {"bank": size, "every": every, "decay": 0.6, "momentum": 0.2}
         | {"lr": 0.5, "optimizer": "sgd-plain"},
     )
     recipe = replace(recipe, memory=TimelyUncertain(size, every, Mirrored()))

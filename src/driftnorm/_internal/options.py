@@ -55,6 +55,8 @@ def options_text(options: Options) -> str:
 
 
 def _read(value: str) -> Any:
+    if value in ("true", "false"):  # as in YAML and JSON
+        return value == "true"
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):

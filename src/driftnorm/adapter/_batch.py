@@ -47,8 +47,9 @@ def experience(setting: Setting, draft: Draft, call: Call) -> LiveStep:
         step = LiveStep(setting, draft, call)
         step.look("settled", serving=serving(recipe, step))
         _refuse_companions(recipe.memory, call)
-        for lesson in recipe.memory(step, call.x):
-            step.loss = learn(setting, draft, call, lesson, hidden=True).loss
+        for number, lesson in enumerate(recipe.memory(step, call.x)):
+            before = number * recipe.steps
+            step.loss = learn(setting, draft, call, lesson, before=before, hidden=True).loss
     if recipe.predict == "before":
         return step
     after = LiveStep(setting, draft, call, index=recipe.steps, known=step._known)
@@ -101,9 +102,12 @@ def kept_parts(recipe: Recipe, draft: Draft, *others: str) -> dict[str, Any]:
 @torch.no_grad()
 def review(recipe: Recipe, step: LiveStep, draft: Draft) -> Verdict:
     """What the recipe's reviews ask for together; one that undoes the batch ends it."""
-    verdicts = [Verdict()]
+    if not recipe.review:
+        return Verdict()
+    verdicts: list[Verdict] = []
+    proposed = step.reviewed()
     for part in recipe.review:
-        asked = part(step) or Verdict()
+        asked = part(proposed) or Verdict()
         if asked.undo:
             raise Stopped(asked, kept_parts(recipe, draft))
         verdicts.append(asked)
@@ -111,4 +115,5 @@ def review(recipe: Recipe, step: LiveStep, draft: Draft) -> Verdict:
         restart=any(v.restart for v in verdicts),
         keep=next((v.keep for v in verdicts if v.keep is not None), None),
         freeze=any(v.freeze for v in verdicts),
+        reason="; ".join(v.reason for v in verdicts if v.reason),
     )

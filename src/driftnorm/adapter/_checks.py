@@ -13,6 +13,7 @@ from driftnorm.functional import Moments
 __all__ = [
     "check_input",
     "check_labelled",
+    "check_unlabelled",
     "looks_multi_label",
     "looks_unnormalized",
     "normalizes_input",
@@ -75,6 +76,17 @@ def check_labelled(batch: object, argument: str) -> tuple[Tensor, Tensor]:
         f"`{argument}` must give batches as pairs of tensors (inputs, labels), got {got}; pass a "
         f"generator of pairs, such as `{how}`."
     )
+
+
+def check_unlabelled(batch: object) -> None:
+    """Raise on a pair of images and labels, as data loaders give them."""
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        labels = batch[1]
+        if isinstance(labels, Tensor) and labels.dim() == 1 and not labels.is_floating_point():
+            raise TypeError(
+                "`images` must give batches of images without labels, got pairs; pass a generator "
+                "such as `(x for x, _ in loader)`."
+            )
 
 
 def reads_integers(network: nn.Module) -> bool:

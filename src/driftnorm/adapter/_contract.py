@@ -34,7 +34,7 @@ class BatchReport:
             batch was not adapted to.
         spread: Entropy of the predicted classes' shares, as a share of its maximum; NaN likewise.
         loss: Value of the objective at the last step, if there was one.
-        reason: Why the batch was bad or guarded, or taught nothing.
+        reason: Why the batch was bad or guarded, taught nothing, or led to a restart.
         disagreement: The share of recent images, of those that the source was run on too, to which
             the two give different classes; NaN if there are none. Their accuracies on these images
             differ by no more than this.

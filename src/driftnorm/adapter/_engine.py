@@ -25,7 +25,12 @@ from driftnorm.adapter._batch import (
     review,
     serving,
 )
-from driftnorm.adapter._checks import check_input, reads_integers, refuse_export
+from driftnorm.adapter._checks import (
+    check_input,
+    check_unlabelled,
+    reads_integers,
+    refuse_export,
+)
 from driftnorm.adapter._contract import Adapter, BatchReport
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._outputs import detached
@@ -314,8 +319,11 @@ class RecipeAdapter(Adapter):
         with self._lock, caller_kept(self.seed, self.converted):
             found: dict[str, list[Any]] = {self.recipe.names[part]: [] for part in parts}
             for batch in batches:
+                check_unlabelled(batch)
                 call = Call.of((batch,), {})
                 check_input(call.x, self.converted.network)
+                if not len(call.x):
+                    raise ValueError("`images` must not hold an empty batch.")
                 if not is_finite([call.x]):
                     raise ValueError("`images` must be finite, got NaN or infinite values.")
                 call = self._known(call)
@@ -334,7 +342,7 @@ class RecipeAdapter(Adapter):
                 raise ValueError(
                     f"{self.method!r} cannot be baked: {'; '.join(self.recipe.unbakeable)}."
                 )
-            if not self.batches or self._layout is None:
+            if self._as_built:
                 return self.converted.bake(self._found_classifier, None, {}, {})
             step, who = self._at_rest()
             folded = [w for part in self.recipe.answer if (w := part.fold(step)) is not None]
@@ -443,7 +451,7 @@ class RecipeAdapter(Adapter):
             "adapted",
             len(call.x),
             *(signals.entropy, signals.spread, step.loss),
-            reason=_TAUGHT_NOTHING if learns and not taught else "",
+            reason=_TAUGHT_NOTHING if learns and not taught else reviewed.reason,
             disagreement=self._watched.get("disagreement", float("nan")),
             source=self._watch.asked,
             restarted=over or reviewed.restart,
@@ -466,6 +474,11 @@ class RecipeAdapter(Adapter):
 
     # ------------------------------------------------------------------ answers that change nothing
 
+    @property
+    def _as_built(self) -> bool:
+        """Whether the source answers: nothing was learned, or kept in a restart."""
+        return self._layout is None or not (self.batches or self._tree.get("values"))
+
     def _at_rest(self, call: Call | None = None) -> tuple[LiveStep, Serving]:
         """A step on the current state that will be discarded."""
         nothing = Call(torch.empty(0)) if call is None else call
@@ -474,7 +487,7 @@ class RecipeAdapter(Adapter):
 
     def _settled_answer(self, call: Call) -> Any:
         reseed(self.seed, self.batches, call.x.device)
-        if not self.batches or self._layout is None:
+        if self._as_built:
             seen = self.converted.run(call, Pass("settled", self._tree.get("layers", {})))
             return seen.output
         step, who = self._at_rest(call)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from driftnorm.adapter._network import Call, ConvertedNetwork, laid_out_as
 from driftnorm.adapter._pass import Pass
+from driftnorm.adapter._tree import mapped
 from driftnorm.functional import is_finite
 from driftnorm.parts.contract import (
     Forward,
@@ -109,10 +110,7 @@ class LiveStep(Step):
         self.facts = facts or {}
         self.batch, self.index, self.frozen = draft.batches, index, frozen
         self.start = setting.start
-        self.values = setting.start
-        if draft.values:
-            # In the source's order: random draws depend on it, and a file may have another.
-            self.values = {n: laid_out_as(draft.values[n], v) for n, v in setting.start.items()}
+        self.values = self._values()
         self.live = self.values
         self.loss = None
         self.kept = self.among = None
@@ -137,6 +135,18 @@ class LiveStep(Step):
         self.forward = self._setting.network.run(self._call, now, values, grad=grad, hidden=hidden)
         return self.forward
 
+    def reviewed(self) -> LiveStep:
+        """The same step for a review, which sees what the batch proposes."""
+        twin = copy.copy(self)
+        twin._known, twin.values = self._draft, self._values()
+        return twin
+
+    def _values(self) -> Values:
+        """The parameters in the draft."""
+        start, proposed = self.start, self._draft.values
+        # In the source's order: random draws depend on it, and a file may have another.
+        return {n: laid_out_as(proposed[n], v) for n, v in start.items()} if proposed else start
+
     # ------------------------------------------------------------------ what parts see
 
     @property
@@ -160,6 +170,8 @@ class LiveStep(Step):
         return found
 
     def __setitem__(self, part: Part, memory: Mapping[str, Any]) -> None:
+        if torch.is_grad_enabled():  # in a loss; a graph must not outlive its step
+            memory = mapped(memory, Tensor.detach)
         self._draft.parts = {**self._draft.parts, self._name(part): dict(memory)}
 
     def ask(self, signal: Signal) -> Any:
@@ -239,11 +251,18 @@ class LiveStep(Step):
 
 
 def learn(
-    setting: Setting, draft: Draft, call: Call, lesson: Lesson, *, hidden: bool = False
+    setting: Setting,
+    draft: Draft,
+    call: Call,
+    lesson: Lesson,
+    *,
+    before: int = 0,
+    hidden: bool = False,
 ) -> LiveStep:
     """The gradient steps on one lesson; what the last pass proposed is in the draft.
 
-    ``hidden``: its images are not the caller's batch.
+    ``before``: steps that the batch has taken already. ``hidden``: its images are not the caller's
+    batch.
     """
     recipe = setting.recipe
     known = copy.copy(draft)
@@ -253,7 +272,8 @@ def learn(
         if index and recipe.count == "step":
             known = copy.copy(draft)
         known.values = draft.values
-        step = LiveStep(setting, draft, call, facts=lesson.facts, index=index, known=known)
+        place = before + index
+        step = LiveStep(setting, draft, call, facts=lesson.facts, index=place, known=known)
         draft.layers = step.look("adapt", grad=True, hidden=hidden).proposed
         values = step.values
         try:

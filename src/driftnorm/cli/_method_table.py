@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from driftnorm._internal.docstrings import documented
 from driftnorm.methods import Method, known_methods
@@ -100,14 +100,14 @@ def method_options(method: Method) -> dict[str, dict[str, object]]:
     From the signature and the docstrings of the method's function.
     """
     build = getattr(method.build, "func", method.build)  # a partial has no docstring of its own
-    hints = get_type_hints(build) | get_type_hints(Optimising)
+    hints = method.hints
     meanings = documented(Optimising.__doc__, "Attributes") | documented(build.__doc__, "Args")
     signature = inspect.signature(method.build).parameters
     shared = _optimising(method.recipe)
     return {
         name: {
             "default": signature[name].default if name in signature else shared.get(name),
-            "values": _values(hints[name]),
+            "values": _values(hints.get(name)),
             "meaning": meanings.get(name, "").replace("``", ""),
         }
         for name in method.options

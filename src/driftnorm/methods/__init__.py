@@ -101,7 +101,9 @@ def known_methods() -> dict[str, Method]:
     if "entry points" not in _loaded:
         _loaded.add("entry points")
         for point in entry_points(group="driftnorm.methods"):
-            register(point.load())
+            method = point.load()
+            if METHODS.get(method.name) is not method:  # its module may register it as well
+                register(method)
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         if name not in _loaded:
             _loaded.add(name)
@@ -145,11 +147,8 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
     recipe = _member(first, options)
     for sign, member in zip(rest[::2], rest[1::2], strict=True):
         other = _member(member, options)
-        if sign == "@":
-            recipe = normalised_as(recipe, other)
-            continue
         try:
-            recipe = compose(recipe, other)
+            recipe = normalised_as(recipe, other) if sign == "@" else compose(recipe, other)
         except ValueError as error:
             raise ValueError(f"{name!r} cannot be joined: {error}") from error
     return recipe
@@ -157,9 +156,4 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
 
 def _member(name: str, options: Mapping[str, Any]) -> Recipe:
     method = lookup(name)
-    own = {key: value for key, value in options.items() if key in method.options}
-    try:
-        return method.build(**own)
-    except TypeError as error:  # text where a number belongs
-        given = ", ".join(f"{key}={value!r}" for key, value in own.items())
-        raise TypeError(f"{name!r} with {given}: a value is of the wrong kind: {error}.") from error
+    return method.made({key: value for key, value in options.items() if key in method.options})

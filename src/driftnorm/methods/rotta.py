@@ -1,10 +1,10 @@
 """RoTTA: learn from a balanced memory, answer by a slow teacher (Yuan et al. 2023).
 
 Formula:
-    The memory holds ``size`` images, equally many of each predicted class; those with a high
-    ``sigmoid(age / size) + H / ln K`` are dropped
+    The memory holds ``bank`` images, equally many of each predicted class; those with a high
+    ``sigmoid(age / bank) + H / ln K`` are dropped
     first. After every ``every`` images of the stream:
-    ``loss = mean_i sigmoid(-age_i / size) CE(teacher(x_i), student(view(x_i)))``, one step, and
+    ``loss = mean_i sigmoid(-age_i / bank) CE(teacher(x_i), student(view(x_i)))``, one step, and
     teacher <- ``decay`` teacher + (1 - ``decay``) student. Student and teacher normalise by their
     own running statistics, which start from the source's. The teacher answers, with statistics that
     a batch does not change: the prediction for an image does not depend on its batch.
@@ -33,7 +33,7 @@ __all__ = ["METHOD", "rotta"]
 
 def rotta(
     *,
-    size: int = 64,
+    bank: int = 64,
     every: int = 64,
     decay: float = 0.999,
     momentum: float = 0.05,
@@ -44,7 +44,7 @@ def rotta(
     """A mean teacher, robust statistics and a category-balanced memory.
 
     Args:
-        size: Images that the memory holds.
+        bank: Images that the memory holds.
         every: Images of the stream between lessons, whatever the batch size.
         decay: Decay of the teacher's average.
         momentum: Weight of a lesson in the running statistics.
@@ -58,8 +58,8 @@ def rotta(
         gradient=gradient,
         only=only,
         trainable="affine",
-        memory=TimelyUncertain(size, every, View()),
-        loss=Weighted(CrossEntropy(to=Taught(teacher)), (Timely(size),), per="batch"),
+        memory=TimelyUncertain(bank, every, View()),
+        loss=Weighted(CrossEntropy(to=Taught(teacher)), (Timely(bank),), per="batch"),
         update=(Descent(), teacher),
         answer=(By(teacher),),
     )

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.parts.contract import Answer, Step, Whole, check_counts
+from driftnorm.parts.contract import Answer, Step, check_counts
 from driftnorm.parts.losses import softmax_entropy
 
 __all__ = ["T3A", "Centroids", "Lame", "PriorCorrection", "RunningCentroids"]
@@ -27,6 +27,10 @@ class Centroids(Answer):
     """
 
     features = True
+
+    @property
+    def starts_from(self) -> Literal["pass"]:  # noqa: D102
+        return "pass"
 
     @abstractmethod
     def start(self, weight: Tensor, bias: Tensor | None) -> Remembered:
@@ -60,11 +64,6 @@ class Centroids(Answer):
 
     def fold(self, step: Step) -> Tensor | None:  # noqa: D102
         return self.weights(step[self]) if step[self] else None
-
-    def check(self, recipe: Whole) -> None:  # noqa: D102
-        others = [part for part in recipe.answer if isinstance(part, Centroids) and part != self]
-        if others:
-            raise ValueError(f"{self} and {others[0]} both replace the classifier: choose one.")
 
 
 def _pseudo_labels(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -91,6 +91,10 @@ class ThetaChoice(Answer):
             )
 
     @property
+    def starts_from(self) -> Literal["pass"]:  # noqa: D102
+        return "pass"
+
+    @property
     def cost(self) -> Cost:
         """One more pass for every theta, at most."""
         return Cost(forwards=len(_names(self)), bound=True)

@@ -273,6 +273,10 @@ class Statistics(Part):
     ) -> Moments | None:
         """The fixed moments that summarise the stream; ``None`` if there are none yet."""
 
+    def judge(self, memory: Mapping[str, Any]) -> None:
+        """Refuse what no statistics can be: a negative variance."""
+        check_counts(memory, ("var",))
+
 
 # ------------------------------------------------------------------ what learns
 
@@ -353,6 +357,14 @@ class Answer(Part):
     def lasting(self) -> bool:
         """Whether earlier batches change it."""
         return self.per_batch is None
+
+    @property
+    def starts_from(self) -> Literal["pass", "logits", "none"]:
+        """What it answers from: the ``"logits"`` that the parts before made, or the ``"pass"``.
+
+        ``"none"``: it leaves the logits as they are, and only says who serves.
+        """
+        return "logits"
 
     @abstractmethod
     def __call__(self, step: Step, logits: Tensor) -> Tensor:
@@ -467,7 +479,11 @@ class Step(ABC):
     @property
     def features(self) -> Tensor:
         """What entered the linear classifier in the pass at hand."""
-        assert self.forward.features is not None
+        if self.forward.features is None:
+            raise TypeError(
+                "`step.features` is only known if the class of a part of the recipe says "
+                "`features = True`."
+            )
         return self.forward.features
 
     @property

@@ -99,7 +99,8 @@ class Bank(Memory):
                 step[self] = self._memory(images, kept, seen)
                 plain = torch.stack(images).to(x)
                 shown = plain if self.view is None else self.view(plain, draw)
-                yield Lesson(shown, {"plain": plain, "age": torch.tensor(kept.age).to(x)})
+                age = torch.tensor(kept.age, dtype=torch.float32, device=x.device)
+                yield Lesson(shown, {"plain": plain, "age": age})
         step[self] = self._memory(images, kept, seen)
 
     @staticmethod

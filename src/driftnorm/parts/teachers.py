@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -149,14 +149,15 @@ class Taught(Signal):
             raise ValueError(f"{self.by} teaches, so it must be in `update` as well.")
 
     def __call__(self, step: Step) -> Tensor:  # noqa: D102
-        plain = self.by.look(step, step.facts.get("plain", step.x)).logits
+        x = step.facts.get("plain", step.x)
+        plain = self.by.look(step, x).logits
         if not self.views:
             return plain
-        sure = F.softmax(step.run(step.x, mode="source").logits.float(), dim=1).amax(dim=1).mean()
+        sure = F.softmax(step.run(x, mode="source").logits.float(), dim=1).amax(dim=1).mean()
         if float(sure) >= self.confidence:
             return plain
         draw = step.random(self)
-        looks = [self.by.look(step, self.view(step.x, draw)).logits for _ in range(self.views)]
+        looks = [self.by.look(step, self.view(x, draw)).logits for _ in range(self.views)]
         return torch.stack(looks).mean(dim=0)
 
 
@@ -172,6 +173,10 @@ class By(Answer):
 
     teacher: Teacher
     live: Signal | None = None
+
+    @property
+    def starts_from(self) -> Literal["pass", "none"]:  # noqa: D102
+        return "none" if self.live is None else "pass"
 
     def check(self, recipe: Whole) -> None:  # noqa: D102
         if self.teacher not in recipe.update:
