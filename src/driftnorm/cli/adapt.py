@@ -31,6 +31,7 @@ from driftnorm.cli._input_flags import (
 from driftnorm.cli._output import say
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
+from driftnorm.cli._source_images import SourceImages, show_source
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
@@ -64,6 +65,7 @@ def adapt(
     guard: Policy = "warn",
     fresh: Annotated[bool, SWITCH] = False,
     opening: Opening = DEFAULTS,
+    source_images: SourceImages = None,
     load_state: Annotated[Path | None, Rare] = None,
     save_state: Annotated[Path | None, Rare] = None,
     bake: Annotated[Path | None, Rare] = None,
@@ -99,7 +101,8 @@ def adapt(
     arguments["shuffle"] = None if seed is None else [seed]
     _check_bake(bake)
     written = {"--out": out, "--save-state": save_state, "--bake": bake}
-    check_places(written, {"NETWORK": network, "DATA": data, "--labels": labels, **opening.files})
+    read = {"NETWORK": network, "DATA": data, "--labels": labels, **opening.files}
+    check_places(written, {**read, "--source-images": source_images})
     spec = parse_method(method)
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)
@@ -109,6 +112,7 @@ def adapt(
     truth = None if labels is None else open_labels(labels, opened.classes, inputs)
     # With a seed, even a network that draws random numbers predicts the same after a restart.
     adapter = RecipeAdapter(opened.network, spec.recipe, method=spec.name, guard=guard, seed=0)
+    show_source(adapter, source_images, opened, opening.device, known=load_state is not None)
     if load_state is not None:
         load_adapter(load_state, adapter)
     if batch_size is None and not fresh:
@@ -126,6 +130,7 @@ def adapt(
         "classes": opening.classes,
         "labels": labels,
         "load_state": load_state,
+        **({} if source_images is None else {"source_images": source_images}),
     }
     settings = {
         "model": network,

@@ -24,6 +24,7 @@ from driftnorm.cli._input_flags import DEFAULTS, Network, Opening, Shuffle, open
 from driftnorm.cli._output import say
 from driftnorm.cli._places import check_places, make_folders
 from driftnorm.cli._progress import Bar
+from driftnorm.cli._source_images import SourceImages, show_source
 from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
@@ -59,6 +60,7 @@ def export(
     shuffle: Shuffle = None,
     limit: int | None = None,
     opening: Opening = DEFAULTS,
+    source_images: SourceImages = None,
     tolerance: Annotated[float, Rare] = 1e-3,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -92,12 +94,13 @@ def export(
             "write the network as it is."
         )
     read = {"NETWORK": network, "--data": data, "--load-state": load_state}
-    check_places({"--out": out}, {**read, **opening.files})
+    check_places({"--out": out}, {**read, "--source-images": source_images, **opening.files})
     console = Console(stderr=True, quiet=quiet)
     opened = opening.open(network, console)
     if chosen == "safetensors":
         check_rebuilt(opened)
     adapter = RecipeAdapter(opened.network, spec.recipe, method=spec.name, seed=0)
+    show_source(adapter, source_images, opened, opening.device, known=load_state is not None)
     if load_state is not None:
         load_adapter(load_state, adapter)
     make_folders({"--out": out}, console)

@@ -5,7 +5,7 @@ Formula:
     cross-entropy to the network's own predictions on source-domain images.
 
 When it helps: long streams that come back to clean data. When it hurts: as ETA. It must see a few
-hundred source-domain images first, without labels: ``adapter.fit(images)``.
+hundred source-domain images first, without labels: ``adapter.fit(images)``, or `--source-images`.
 """
 
 from dataclasses import replace
