@@ -99,7 +99,7 @@ def test_five_images_are_not_enough(labelled: bool, files: Path, capsys: Capture
 
 def test_one_image_says_so_and_no_more(trained: nn.Module, digits: Digits) -> None:
     found = diagnose(trained, in_batches(digits.images[:1]))
-    assert found.verdict() == "Unclear: 1 images are too few to judge by; use a few hundred."
+    assert found.verdict() == "Unclear: 1 image is too few to judge by; use a few hundred."
 
 
 def test_batches_of_one_image_are_measured(trained: nn.Module, digits: Digits) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Literal
 
+from driftnorm._internal.counts import counted
 from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
@@ -159,7 +160,7 @@ def _rate(run: DryRun) -> Advice:
         reason = "nothing was trained here; try it with `--methods gprebn`"
         return Advice("learning rate", f"{RATE_OF_MANY if many else DEFAULT_RATE:g}", reason)
     steps = len(run.batch_sizes)
-    went = f"parameters moved by {trained.moved:.1%} of their norm in {steps} batches"
+    went = f"parameters moved by {trained.moved:.1%} of their norm in {counted(steps, 'batch')}"
     plain = evidence(run)
     if trained.alarms or trained.spread < plain.spread - 0.05:
         reason = f"{went}, and the predictions got narrower: a lower rate is safer"
