@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from driftnorm._internal.counts import agreeing, counted
+from driftnorm._internal.counts import counted
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.render.svg import charts, heat_chart
@@ -172,8 +172,7 @@ def _classes(run: Run, slots: Mapping[str, int]) -> Block | None:
     given = [(name, n) for name, n in ranked if n]
     shown = given[:_MOST_CLASSES]
     more = f" Shown: the {len(shown)} most frequent." if len(shown) < len(given) else ""
-    were = agreeing(len(given), "was", "were")
-    note = f"{len(given)} of {counted(len(counts), 'class')} {were} predicted at least once.{more}"
+    note = f"{len(given)} of {counted(len(counts), 'class')} were predicted at least once.{more}"
     series = Series(_ADAPTED, tuple(range(len(shown))), tuple(n for _, n in shown))
     ticks = tuple((float(place), name) for place, (name, _) in enumerate(shown))
     figure = Figure("predictions", "", "predictions", (series,), ticks=ticks, bars=True, decimals=0)
