@@ -35,6 +35,7 @@ from plain_inference import plainly
 from torch import nn
 
 import driftnorm
+from driftnorm._internal.counts import counted
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm.images import Inputs, as_batch, open_inputs
 from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, save_checkpoint
@@ -313,7 +314,7 @@ def section(measured: dict[str, Any]) -> str:
 
 def _shown(measured: dict[str, Any]) -> str:
     (first, *_) = measured.get("processes") or measured["throughput"]
-    return f"{first['images']:,} images, {len(first['plain'])} round(s)."
+    return f"{counted(first['images'], 'image')}, {counted(len(first['plain']), 'round')}."
 
 
 def page(rows: Path) -> str:

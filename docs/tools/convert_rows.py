@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.cell import (
     CLEAN,
     Cell,
@@ -193,7 +194,7 @@ def main() -> None:
             parser.error(f"there is nothing at {path}.")
         convert = convert_folder if path.is_dir() else convert_file
         old = convert(path, given.out or path)
-        print(f"{path}: {old} rows converted", file=sys.stderr)
+        print(f"{path}: {counted(old, 'row')} converted", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.bench.studies.digits import DigitStudy
@@ -248,7 +249,7 @@ def _robustness_claims() -> list[tuple[str, Table]]:
         if len(corruptions) < 15:
             continue  # one corruption alone
         label = f"{data}, {network.partition('@')[0]}"
-        label += "" if count == -10_000 else f", {-count:,} images"
+        label += "" if count == -10_000 else f", {counted(-count, 'image')}"
         made.append((label, view.make(in_order(first, view.methods))))
     return made
 
@@ -392,7 +393,8 @@ def engine_overhead() -> str:
         Column("tensors, MB"),
     )
     note = (
-        f"ResNet-20, 32 px, one thread, guard off; {rows[0]['rounds']} rounds in turn, by six "
+        f"ResNet-20, 32 px, one thread, guard off; {counted(rows[0]['rounds'], 'round')} in turn, "
+        "by six "
         "pairs of processes on an idle machine, median and quartiles of the ratios. `python "
         "benchmarks/against.py SRC` with the sources before the contract (the parent of commit "
         "58c4775)."

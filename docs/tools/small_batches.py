@@ -18,6 +18,7 @@ import torch
 from concept_run import SEVERITY, shifted_batches
 from torch import nn
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
 from driftnorm.bench.rows import Row, environment, load_rows, save_rows
@@ -114,7 +115,7 @@ def main() -> None:
     else:
         rows, out = measure_cifar(given.cifar, given.weights, given.runs), OUT_CIFAR
     save_rows(rows, out)
-    print(f"{len(rows)} rows in {out}")
+    print(f"{counted(len(rows), 'row')} in {out}")
 
 
 if __name__ == "__main__":

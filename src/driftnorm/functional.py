@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.counts import counted
+
 __all__ = [
     "GradientPath",
     "Moments",
@@ -219,8 +221,8 @@ def _check_shapes(x: Tensor, **vectors: Tensor | None) -> None:
     for name, value in vectors.items():
         if value is not None and value.shape != (x.shape[1],):
             raise ValueError(
-                f"`{name}` must have one value for each of the {x.shape[1]} channels of `x`, "
-                f"got shape {tuple(value.shape)}."
+                f"`{name}` must have one value for each of the {counted(x.shape[1], 'channel')} of "
+                f"`x`, got shape {tuple(value.shape)}."
             )
 
 

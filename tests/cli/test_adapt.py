@@ -316,7 +316,7 @@ def test_output_in_a_pipe_and_as_json(
     run(home, messy, "a.csv", quiet=False)
     shown = capsys.readouterr()
     assert "297 images, 3 could not be read" in shown.out
-    assert "1 other files" in shown.out
+    assert "1 other file." in shown.out
     assert "\x1b" not in shown.out + shown.err
     run(home, messy, "a.csv", quiet=False, as_json=True)
     record = json.loads(capsys.readouterr().out)

@@ -233,16 +233,36 @@ def test_training_tells_a_log_its_steps(capsys: Capture, monkeypatch: pytest.Mon
     ]
 
 
-def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plot_alone(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (None, 'plots need matplotlib: pip install "driftnorm[plots]"'),
+        ("raise TypeError('a wheel of another numpy')", "TypeError: a wheel of another numpy"),
+        ("", "AttributeError"),  # a folder that an interrupted installation left
+    ],
+)
+def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plots_alone(
+    broken: str | None,
+    said: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("driftnorm.cli.demo.find_spec", lambda name: None)
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    if broken is None:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+    else:
+        (tmp_path / "matplotlib").mkdir()
+        (tmp_path / "matplotlib" / "__init__.py").write_text(broken)
+        monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(DigitStudy, "cells", lambda self: [])
     monkeypatch.setattr("driftnorm.cli.demo.demo_table", lambda rows: Table("x", (), ()))
     monkeypatch.setattr("driftnorm.cli.demo.draw", lambda *about: pytest.fail("drawn"))
     monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")
     (tmp_path / "demo" / "rows").mkdir(parents=True)
     demo(trials=1, out=tmp_path / "demo")
-    said = capsys.readouterr().out
-    assert said.startswith("note: the plot is left out, it needs matplotlib: pip install")
-    assert "Saved table.md, rows.jsonl, stream.jsonl and report.html" in " ".join(said.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("note: the plots are left out: plots need matplotlib")
+    assert said in shown
+    assert "Saved table.md, rows.jsonl, stream.jsonl and report.html" in shown

@@ -99,7 +99,7 @@ def test_five_images_are_not_enough(labelled: bool, files: Path, capsys: Capture
 
 def test_one_image_says_so_and_no_more(trained: nn.Module, digits: Digits) -> None:
     found = diagnose(trained, in_batches(digits.images[:1]))
-    assert found.verdict() == "Unclear: 1 images are too few to judge by; use a few hundred."
+    assert found.verdict() == "Unclear: 1 image is too few to judge by; use a few hundred."
 
 
 def test_batches_of_one_image_are_measured(trained: nn.Module, digits: Digits) -> None:
@@ -115,6 +115,20 @@ def test_batches_of_one_image_are_measured(trained: nn.Module, digits: Digits) -
     assert advice["method"].choice == "steady"
     assert "batches of 1 say little" in advice["method"].reason
     assert "bn-prior" not in " ".join(finding.text for finding in ones.findings)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_small_labelled_batches_name_what_small_batches_need(
+    windowed: bool, trained: nn.Module, digits: Digits
+) -> None:
+    pairs = in_batches(shifted(digits)[:128], digits.labels[:128], size=4)
+    methods = ["bn:running=True", *["bn-window"] * windowed]
+    found = diagnose(trained, pairs, methods=methods, most_batches=32)
+    assert found.outcome == "help"
+    advice = {advice.topic: advice for advice in found.advice}["method"]
+    assert advice.choice in methods
+    assert advice.reason.startswith("the most accurate on your labelled images")
+    assert ("try `--methods steady bn-window` too" in advice.reason) != windowed
 
 
 def test_halves_of_a_shared_layer_are_those_of_batches() -> None:

@@ -202,7 +202,7 @@ def test_imagenet_c_says_what_is_wrong(tmp_path) -> None:
     listing.write_text("[1, 2]")
     with pytest.raises(DataError, match="JSON list of paths"):
         load_imagenet_c(tmp_path, "fog", 5, subset=listing)
-    with pytest.raises(DataError, match="'n01' is not one of the 1 classes"):
+    with pytest.raises(DataError, match="'n01' is not one of the 1 class"):
         load_imagenet_c(tmp_path, "fog", 5, classes=["n00"])
     write_imagenet_c(tmp_path / "weather")
     with pytest.raises(DataError, match="both exist"):

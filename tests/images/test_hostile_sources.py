@@ -17,13 +17,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from driftnorm._internal.files import file_digest
+from driftnorm.bench.rows import load_rows
 from driftnorm.errors import DataError
 from driftnorm.images import open_inputs, open_labels
 from driftnorm.images.domains.folder import survey_domains
 from driftnorm.images.download.data_sets import find_dataset
 from driftnorm.images.download.fetch import fetch
+from driftnorm.images.labelled import load_clean
 from driftnorm.models import Preprocessing
+from driftnorm.models._weight_files import read_any
 from driftnorm.models.opened_model import read_class_names
+from driftnorm.views.report.gather import gather
 
 WANTED = Preprocessing((0.5,) * 3, (0.25,) * 3, 8)
 HUGE = 700_000_000  # bytes; less than the largest member that is read
@@ -115,6 +120,18 @@ def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     for opened in calls:
         with pytest.raises(DataError, match="is a pipe, a socket or a device"):
             opened()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize(
+    "opened", [read_any, load_rows, load_clean, lambda path: gather([path]), file_digest]
+)
+def test_a_pipe_of_weights_or_rows_is_not_waited_for(
+    opened: Callable[[Path], object], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"^\S*pipe is a pipe, a socket or a device"):
+        opened(tmp_path / "pipe")
 
 
 @pytest.fixture

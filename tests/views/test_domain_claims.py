@@ -99,7 +99,7 @@ def test_verdicts_and_numbers() -> None:
     helps = by_claim["GpreBN helps"]
     assert str(helps[2]).startswith("+8.0 [")
     assert helps[3:5] == ("erm", "gprebn higher than source")
-    assert helps[5:8] == ("78.0 / 70.0", "2 target(s), 1 trial(s)", "88.9 / 84.7")
+    assert helps[5:8] == ("78.0 / 70.0", "2 targets, 1 trial", "88.9 / 84.7")
     theta = by_claim[CLAIMS[4].text]
     assert theta[5] == "78.0 / 82.0"  # the selected setting against theta 1
     assert theta[4] == "gprebn lower than gprebn at theta 1"

@@ -76,7 +76,7 @@ def test_a_trial_chooses_among_hyper_parameters_and_evaluations(tmp_path: Path) 
     assert table.title.startswith("PACS")
     for words in ("8 px", "resnet50", "batch norm frozen", "5,001 steps", "trials [0, 1, 2]"):
         assert words in table.note
-    assert "1 to 2 hyper-parameter setting(s) tried" in table.note
+    assert "hyper-parameter settings tried per target and trial: 1 to 2." in table.note
 
 
 def test_leave_one_out_needs_the_runs_that_leave_out_two(tmp_path: Path) -> None:

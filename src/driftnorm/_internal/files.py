@@ -23,17 +23,19 @@ __all__ = [
 ]
 
 
-def check_regular(path: Path, flag: str) -> None:
+def check_regular(path: Path, flag: str | None = None) -> None:
     """Refuse what is neither a file nor a folder: opening a pipe may wait for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():
+        named = f"`{flag}` {path}" if flag else str(path)
         raise DataError(
-            f"`{flag}` {path} is a pipe, a socket or a device, which cannot be read twice: save "
+            f"{named} is a pipe, a socket or a device, which cannot be read twice: save "
             "its content in a file."
         )
 
 
 def file_digest(path: Path) -> bytes:
     """SHA-256 of a file."""
+    check_regular(path)
     return hashlib.sha256(path.read_bytes()).digest()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter import _saved_state as saved_state
 from driftnorm.adapter._batch import (
     Stopped,
@@ -371,9 +372,10 @@ class RecipeAdapter(Adapter):
         changed = [f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k) != v]
         settings = [self.recipe.settings(), f"guard={self.guard.policy!r}", *changed]
         return (
-            f"driftnorm.Adapter({self.method!r} on {self.converted.kind} with {len(self._layers)} "
-            f"batch-norm layers: {', '.join(filter(None, settings))}; "
-            f"{self.batches} batches seen{', frozen' if self.frozen else ''})"
+            f"driftnorm.Adapter({self.method!r} on {self.converted.kind} with "
+            f"{counted(len(self._layers), 'batch-norm layer')}: "
+            f"{', '.join(filter(None, settings))}; {counted(self.batches, 'batch')} "
+            f"seen{', frozen' if self.frozen else ''})"
         )
 
     # ------------------------------------------------------------------ one batch

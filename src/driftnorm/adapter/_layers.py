@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter._pass import Pass, Stage
 from driftnorm.functional import (
     GradientPath,
@@ -100,7 +101,7 @@ class AdaptiveBatchNorm(nn.Module):
         """Normalise ``x`` as the pass, ``statistics`` and ``gradient`` say."""
         if x.dim() < 2 or x.shape[1] != self.num_features:
             raise ValueError(
-                f"a batch-norm layer expected {self.num_features} channels on axis 1, "
+                f"a batch-norm layer expected {counted(self.num_features, 'channel')} on axis 1, "
                 f"got an input of shape {tuple(x.shape)}."
             )
         y = self._normalized(x)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.adapter._network import ConvertedNetwork
 from driftnorm.adapter._probe import Layout
@@ -33,8 +34,9 @@ def assign_statistics(
     chosen = select(recipe.only, layout.order) if layers else set()
     if layers and not chosen:
         raise ValueError(
-            f"`only` must select at least one of the {len(layers)} batch-norm layers, but "
-            f"{readable(recipe.only)} selects none of them; they begin with `{layout.order[0]}`."
+            f"`only` must select at least one of the {counted(len(layers), 'batch-norm layer')}, "
+            f"but {readable(recipe.only)} selects none of them; they begin with "
+            f"`{layout.order[0]}`."
         )
     for name in layout.order:
         layers[name].gradient = recipe.gradient
@@ -129,7 +131,8 @@ def check_batch_norm(
     without = [name for name, layer in layers.items() if layer.source is None]
     if recipe.needs_source_statistics and without and recipe.only is None:
         raise ValueError(
-            f"{method!r} needs the source statistics, but {len(without)} layers keep none "
-            f"(track_running_stats=False), the first is `{without[0]}`. Choose a method with batch "
-            f"or running statistics, such as 'bn', 'tent' or 'gprebn'."
+            f"{method!r} needs the source statistics, but {counted(len(without), 'layer')} "
+            f"{agreeing(len(without), 'keeps', 'keep')} none (track_running_stats=False), the "
+            f"first is `{without[0]}`. Choose a method with "
+            "batch or running statistics, such as 'bn', 'tent' or 'gprebn'."
         )

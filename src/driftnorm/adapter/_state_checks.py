@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.adapter._saved_state import PREFIX, check_entry, has_numbers
 from driftnorm.adapter._step import Draft
@@ -33,8 +34,8 @@ def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
     ):
         if names:
             raise ValueError(
-                f"the state is of another network, or incomplete: it {what} {len(names)} entries, "
-                f"such as `{min(names)}`."
+                f"the state is of another network, or incomplete: it {what} "
+                f"{counted(len(names), 'entry')}, such as `{min(names)}`."
             )
     for key, value in expected.items():
         if network[key].shape != value.shape:

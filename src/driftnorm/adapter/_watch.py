@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.adapter._checks import looks_multi_label, looks_unnormalized, normalizes_input
 from driftnorm.adapter._network import Call, ConvertedNetwork
 from driftnorm.adapter._pass import Pass
@@ -105,7 +106,8 @@ class Watch:
             self.say_once(
                 "episode",
                 "with `episodic=True` every batch starts anew, and the source answers until "
-                f"{enough} images have been seen: batches of {images} are not adapted to; "
+                f"{counted(enough, 'image')} {agreeing(enough, 'has', 'have')} been seen: batches "
+                f"of {images} are not adapted to; "
                 f"{advice}.",
             )
 
@@ -201,7 +203,10 @@ class Watch:
             "reset": "the adapter starts again from the source",
             "freeze": "the source answers for a while, then the adapter tries again",
         }[self.guard.policy]
-        warn(f"adaptation seems to do harm after {alarm.batch} batches: {alarm.reason}. {done}.")
+        warn(
+            f"adaptation seems to do harm after {counted(alarm.batch, 'batch')}: {alarm.reason}. "
+            f"{done}."
+        )
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.options import Options, options_text, read_options
 
 __all__ = [
@@ -210,7 +211,7 @@ class StreamId:
     def label(self) -> str:
         """Such as ``fog 5`` or ``sketch/in``."""
         if len(self.shifts) > 1:
-            return f"{self.ordered}, {len(self.shifts)} domains"
+            return f"{self.ordered}, {counted(len(self.shifts), 'domain')}"
         strength = f" {self.severity}" if self.severity else ""
         return f"{self.shift}{strength}{f'/{self.split}' if self.split else ''}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from driftnorm._internal.counts import agreeing
 from driftnorm.bench.cell import Cell
 
 __all__ = ["comparable", "protocol_text", "sampled_positions", "stream_order"]
@@ -31,17 +32,18 @@ scored before the update, seed 0'
     several = list(cells)
     streams = [cell.stream for cell in several]
     counts = [f"{count:,}" for count in sorted({stream.count for stream in streams})]
+    most = max(stream.count for stream in streams)
     known = {stream.severity for stream in streams if stream.has_severity}
     levels = sorted(known - {0} or known)  # 0 means the clean images beside the shifted ones
     steps = sorted({cell.method.steps for cell in several})
     guards = sorted({cell.protocol.guard for cell in several} - {"off"})
     parts = (
         _alternatives(sorted({stream.data.label for stream in streams})),
-        f"{_alternatives(counts)} samples per stream",
+        f"{_alternatives(counts)} {agreeing(most, 'sample', 'samples')} per stream",
         _listed("severity", "severities", levels),
         _alternatives(sorted({stream.ordered for stream in streams})),
         f"batch {' '.join(map(str, sorted({cell.protocol.batch_size for cell in several})))}",
-        f"{_alternatives(steps)} step{'s' * (max(steps) != 1)}",
+        f"{_alternatives(steps)} {agreeing(max(steps), 'step', 'steps')}",
         f"reset {_alternatives(sorted({cell.protocol.reset for cell in several}))}",
         f"scored {_alternatives(sorted({c.protocol.predict for c in several}))} the update",
         f"guard {_alternatives(guards)}" if guards else "",

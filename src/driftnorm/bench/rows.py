@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from driftnorm._internal.files import write_atomically
+from driftnorm._internal.files import check_regular, write_atomically
 from driftnorm.bench.cell import Cell, read_cell
 from driftnorm.errors import OldRowsError
 
@@ -151,6 +151,7 @@ def save_rows(rows: Iterable[Row], path: str | Path) -> None:
 def load_rows(path: str | Path) -> list[Row]:
     """Rows from a JSON-lines file or from a folder of row files."""
     path = Path(path)
+    check_regular(path)
     if path.is_dir():
         return list(RowStore(path).rows())
     if not path.exists():

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.options import Options
 from driftnorm.bench.cell import Cell
 from driftnorm.bench.rows import Row
@@ -119,9 +120,9 @@ def select_setting(rows: Sequence[Row]) -> list[Row]:
     lacking = [options for options, own in errors.items() if len(own) < max(len(streams), 1)]
     if lacking and len(settings) > 1:
         raise MixedRowsError(
-            f"{rows[0].method} at {dict(lacking[0])} was validated on "
-            f"{len(errors[lacking[0]])} of {len(streams)} streams ({rows[0].network}): nothing "
-            "can be selected before the run is finished."
+            f"{rows[0].method} at {dict(lacking[0])} was validated on {len(errors[lacking[0]])} of "
+            f"{counted(len(streams), 'stream')} ({rows[0].network}): nothing can be selected "
+            "before the run is finished."
         )
 
     def validation(options: Options) -> float:

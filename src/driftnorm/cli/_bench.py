@@ -15,6 +15,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.processes import checked_workers
 from driftnorm.bench.cell import Cell
@@ -111,7 +112,7 @@ def bench(
     done = sum(map(store.has, cells))
     at_most = "" if outlook.exact else "at most "
     total = done + len(outlook.cells)
-    say(console, f"{at_most}{total} cells, {done} done already. {protocol_text(cells)}")
+    say(console, f"{at_most}{counted(total, 'cell')}, {done} done already. {protocol_text(cells)}")
     if flags.dry_run:
         estimate(console, study, outlook, workers)
         return
@@ -157,7 +158,7 @@ def _conclude(
         print_table(console, table)
     if why:
         say(console, why)
-    say(console, f"{len(rows)} rows in {folder}; {failed} failed.")
+    say(console, f"{counted(len(rows), 'row')} in {folder}; {failed} failed.")
     if failed:
         if console.quiet:
             print(f"driftnorm: {failed} failed; see {folder / 'failed'}.", file=sys.stderr)
@@ -208,18 +209,18 @@ def estimate(console: Console, study: Study, outlook: Outlook, workers: int) -> 
     images = sum(cell.stream.count for cell in cells)
     costs = [f"{1000 * seconds[False]:.1f} ms per image forward"] if False in seconds else []
     costs += [f"{1000 * seconds[True]:.1f} with a step"] if True in seconds else []
-    others = f"{outlook.preparations} trainings and image sets to prepare, not in this estimate; "
+    others = f"networks and image sets to prepare, not in this estimate: {outlook.preparations}; "
     say(
         console,
-        f"{at_most}{len(cells)} cells to run, {images:,} images; "
+        f"{at_most}{counted(len(cells), 'cell')} to run, {counted(images, 'image')}; "
         f"{others if outlook.preparations else ''}{at_most}about {whole / workers / 3600:.2f} "
-        f"hours with {workers} processes ({', '.join(costs)}, on one thread).",
+        f"hours with {counted(workers, 'process')} ({', '.join(costs)}, on one thread).",
     )
     for method in dict.fromkeys(cell.method.word for cell in cells):
         own = [cell for cell in cells if cell.method.word == method]
         settings = len({cell.method.settings for cell in own})
-        several = f", {settings} settings" if settings > 1 else ""
-        say(console, f"  {method}: {len(own)} cells{several}")
+        several = f", {counted(settings, 'setting')}" if settings > 1 else ""
+        say(console, f"  {method}: {counted(len(own), 'cell')}{several}")
 
 
 def _steps(cell: Cell) -> int:

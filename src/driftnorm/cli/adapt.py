@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
@@ -195,7 +196,8 @@ def _followed(
     again = " without `--fresh`" * fresh
     say(
         console,
-        f"stopped after {done:,} images; what is done is kept, and the same command{again} "
+        f"stopped after {counted(done, 'image')}; what is done is kept, and the same "
+        f"command{again} "
         "resumes there.",
     )
     raise SystemExit(130)
@@ -231,8 +233,8 @@ def _failure(record: dict[str, Any], data: Path) -> str:
     if not record["predicted"]:
         name, reason = record["skipped_first"][0]
         return (
-            f"none of the {record['images']:,} images could be predicted, so nothing was adapted; "
-            f"the first, {name!r}: {reason}"
+            f"none of the {counted(record['images'], 'image')} could be predicted, so nothing was "
+            f"adapted; the first, {name!r}: {reason}"
         )
     return f"only part of {data} was read: {record['cut_off']}" if record["cut_off"] else ""
 
@@ -247,21 +249,22 @@ def _summary(
     """The result of the run, line by line."""
     lines = [record["verdict"]]
     if began_at:
-        lines.append(f"{began_at:,} images had been done already.")
+        lines.append(f"{counted(began_at, 'image')} had been done already.")
     for name, reason in record["skipped_first"][:5]:
         lines.append(f"  unreadable: {name!r}: {reason}")
     if record["skipped"] > 5:
         lines.append(f"  and {record['skipped'] - 5:,} more, each with its reason in the CSV file.")
     if record["left_out"]:
         lines.append(
-            f"  {record['left_out']:,} other files were ignored: their names are not "
-            "those of pictures."
+            "  Ignored, since the names are not those of pictures: "
+            f"{counted(record['left_out'], 'other file')}."
         )
     if record["alarms"]:
-        lines.append(f"The guard raised {record['alarms']} alarms; see `--guard`.")
+        lines.append(f"The guard raised {counted(record['alarms'], 'alarm')}; see `--guard`.")
     if record.get("accuracy") is not None:
         lines.append(
-            f"Accuracy {100 * record['accuracy']:.2f} % on {record['labelled']:,} labelled images."
+            f"Accuracy {100 * record['accuracy']:.2f} % on "
+            f"{counted(record['labelled'], 'labelled image')}."
         )
     elif "accuracy" in record:
         lines.append("Accuracy is not available: no image with a label could be predicted.")

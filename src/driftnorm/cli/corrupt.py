@@ -8,6 +8,7 @@ from typing import Annotated
 
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, Frost, Quiet, Workers
@@ -68,8 +69,8 @@ def corrupt(
     keep_config(made.folder, "corrupt", given | {"corruptions": names, "severities": levels})
     say(
         console,
-        f"{len(names)} corruptions of {made.count:,} images of {made.source} are in {made.folder} "
-        f"({time.perf_counter() - begun:.0f} s).",
+        f"{made.folder} holds {counted(len(names), 'corruption')} of "
+        f"{counted(made.count, 'image')} of {made.source} ({time.perf_counter() - begun:.0f} s).",
     )
     if made.frost == "procedural":
         console.print("Frost is a procedural stand-in: not comparable with published results.")

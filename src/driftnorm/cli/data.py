@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 import cyclopts
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.names import find_name, nearest
 from driftnorm.cli._flags import OUT, AsJson, Quiet
 from driftnorm.cli._output import print_listing, say
@@ -120,7 +121,7 @@ def check(name: str, folder: Path, *, quiet: Quiet = False) -> None:
     for problem in problems:
         say(loud, problem)
     if problems:
-        number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        number = counted(len(problems), "problem")
         say(loud, f"{folder} is not a valid {title}: {number}. {advice}".rstrip())
         sys.exit(1)
     say(console, f"{folder} is a valid {title}.")
@@ -154,7 +155,9 @@ def _check_files(name: str, folder: Path, console: Console) -> _Found:
 def _generated(name: str, folder: Path, problems: list[str]) -> _Found:
     """What was generated may be valid and yet smaller than the released set: show its size."""
     made = None if problems else read_provenance(folder)
-    size = "" if made is None else f", generated from {made.count:,} images of {made.source}"
+    size = (
+        "" if made is None else f", generated from {counted(made.count, 'image')} of {made.source}"
+    )
     return _Found(name + size, problems)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import torch
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import available_cores
 from driftnorm.bench.rows import RowStore, save_rows
@@ -24,7 +24,7 @@ from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
 from driftnorm.views.demo import demo_figure, demo_table
-from driftnorm.views.render.matplotlib import draw
+from driftnorm.views.render.matplotlib import draw, open_pyplot
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page
 from driftnorm.views.stream_figures import stream_figure
@@ -65,25 +65,22 @@ def demo(
     begun = time.perf_counter()
     torch.set_num_threads(1)
     console = Console(quiet=quiet)
-    plots = find_spec("matplotlib") is not None
-    if not plots:
-        say(
-            console,
-            'note: the plot is left out, it needs matplotlib: pip install "driftnorm[plots]"',
-        )
+    plots = _can_plot(console)
     study = DigitStudy(out / "networks", seeds=trials, batch_size=batch_size)
     cells, store = study.cells(), RowStore(out / "rows")
     done = sum(map(store.has, cells))
     keep_config(out, "demo", given)
     console.print(
-        f"A small BatchNorm network is trained on clean digits, then {len(study.names)} methods "
-        f"adapt it to shifted ones, without labels."
+        "A small BatchNorm network is trained on clean digits, then "
+        f"{counted(len(study.names), 'method')} adapt it to shifted ones, without labels."
     )
     if done:
-        console.print(f"{done} of {len(cells)} measurements are already in {out}.")
+        console.print(f"{out} already holds {done} of {counted(len(cells), 'measurement')}.")
     failed = measure(study, store, console, available_cores(), done)
     if failed:
-        raise RuntimeError(f"{failed} measurements failed; see {store.folder / 'failed'}.")
+        raise RuntimeError(
+            f"{counted(failed, 'measurement')} failed; see {store.folder / 'failed'}."
+        )
     rows = own_rows(study, store)
     table = demo_table(rows)
     save_rows(rows, out / "rows.jsonl")
@@ -101,6 +98,16 @@ def demo(
     )
 
 
+def _can_plot(console: Console) -> bool:
+    """Whether matplotlib works: found out before the work, and said in one line if not."""
+    try:
+        open_pyplot()
+    except ImportError as error:
+        say(console, f"note: the plots are left out: {error}")
+        return False
+    return True
+
+
 def _stream(out: Path, console: Console, plots: bool) -> None:
     """One stream that changes, as a table and as a plot over time."""
     study = StreamStudy(
@@ -113,7 +120,9 @@ def _stream(out: Path, console: Console, plots: bool) -> None:
     store = RowStore(out / "stream")
     done = sum(map(store.has, study.cells()))
     if failed := measure(study, store, console, available_cores(), done):
-        raise RuntimeError(f"{failed} measurements failed; see {store.folder / 'failed'}.")
+        raise RuntimeError(
+            f"{counted(failed, 'measurement')} failed; see {store.folder / 'failed'}."
+        )
     rows = own_rows(study, store)
     save_rows(rows, out / "stream.jsonl")
     if plots:

@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm.cli._batch_size import settle_batch_size
 from driftnorm.cli._flags import MANY, SWITCH, AsJson
 from driftnorm.cli._input_flags import (
@@ -100,7 +101,9 @@ def diagnose(
     for name, reason in batches.unreadable[:MOST_QUOTED]:
         say(aside, f"unreadable: {name!r}: {reason}")
     if len(batches.unreadable) > MOST_QUOTED:
-        say(aside, f"and {len(batches.unreadable) - MOST_QUOTED} more unreadable images.")
+        say(
+            aside, f"and {counted(len(batches.unreadable) - MOST_QUOTED, 'more unreadable image')}."
+        )
     if as_json:
         print(found.to_json())
     elif quiet:

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from torch import Tensor
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import written_beside
 from driftnorm._internal.warning_texts import warnings_to
 from driftnorm._version import __version__
@@ -134,7 +135,7 @@ def export(
         "compared_on": f"{len(example)} {'random' if data is None else 'of your'} images",
     }
     if not quiet or as_json:
-        adapted = f"after {adapter.batches} batches of {spec}"
+        adapted = f"after {counted(adapter.batches, 'batch')} of {spec}"
         history = "as it is" if spec.name == "source" else adapted
         print(json.dumps(result) if as_json else SUMMARY.format(**result, history=history))
 

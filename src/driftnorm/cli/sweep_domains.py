@@ -10,6 +10,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm._internal.options import read_options
 from driftnorm._internal.processes import checked_workers
@@ -98,7 +99,7 @@ def sweep_domains(
     with Bar(console) as bar:
         arrays = sweep.arrays(bar)
     every, missing = len(sweep.jobs(arrays)), sweep.missing(out, arrays)
-    console.print(f"{every} trainings, {every - len(missing)} done already.")
+    console.print(f"{counted(every, 'training')}, {every - len(missing)} done already.")
     if dry_run:
         _estimate(console, missing, arrays, processes)
         return
@@ -111,8 +112,8 @@ def sweep_domains(
         console.print(f"Out of time with {left} to go; the same command with more --hours resumes.")
     say(
         console,
-        f"{every - left - ends['failed']} of {every} trainings in {out}; {ends['failed']} failed. "
-        "`driftnorm table selected-training` makes a table of them.",
+        f"{every - left - ends['failed']} of {counted(every, 'training')} in {out}; "
+        f"{ends['failed']} failed. `driftnorm table selected-training` makes a table of them.",
     )
     if ends["failed"]:
         raise SystemExit(1)
@@ -165,6 +166,6 @@ def _estimate(console: Console, jobs: list[Job], arrays: DomainArrays, workers: 
     seconds = estimated_seconds(jobs, arrays)
     torch.set_num_threads(threads)
     console.print(
-        f"{len(jobs)} trainings to run; about {seconds / workers / 3600:.1f} hours with {workers} "
-        "process(es), from one step and one evaluation batch of each algorithm."
+        f"{counted(len(jobs), 'training')} to run; about {seconds / workers / 3600:.1f} hours with "
+        f"{counted(workers, 'process')}, from one step and one evaluation batch of each algorithm."
     )

@@ -9,6 +9,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.options import read_options
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
@@ -127,7 +128,9 @@ def train_domains(
 
 
 def _report(console: Console, outcome: Outcome, folder: Path) -> None:
-    done = f"{outcome.step:,} of {outcome.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
+    done = (
+        f"{outcome.step:,} of {counted(outcome.steps, 'step')}, {outcome.seconds / 60:.1f} minutes"
+    )
     if outcome.stop == "interrupted":
         console.print(f"Stopped after {done}. The same command resumes ({folder}).")
         raise KeyboardInterrupt

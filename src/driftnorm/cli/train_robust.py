@@ -10,6 +10,7 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.counts import counted
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import OUT, RARE, Device, Hours, Quiet, Settings, Threads
@@ -152,7 +153,9 @@ def _images(data: Path, test_data: Path | None) -> tuple[ImageSet, ImageSet]:
 
 
 def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Path) -> None:
-    done = f"{outcome.step:,} of {outcome.steps:,} steps, {outcome.seconds / 60:.1f} minutes"
+    done = (
+        f"{outcome.step:,} of {counted(outcome.steps, 'step')}, {outcome.seconds / 60:.1f} minutes"
+    )
     if outcome.stop == "interrupted" or outcome.accuracy is None:
         console.print(f"Stopped after {done}. The same command resumes from there ({folder}).")
         raise KeyboardInterrupt
@@ -170,5 +173,5 @@ def _report(console: Console, job: RobustTraining, outcome: Outcome, folder: Pat
     (file,) = outcome.files
     console.print(
         f"{verb} {file}, {100 * outcome.accuracy:.2f} % on clean test images{begun} after {done} "
-        f"({images:,} images{rate})."
+        f"({counted(images, 'image')}{rate})."
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Literal
 
+from driftnorm._internal.counts import counted
 from driftnorm.diagnosis.findings import DOUBTS, SMALL_BATCH, Finding
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.trial import DryRun, Trial
@@ -32,6 +33,7 @@ NEAR = 0.15  # deviations; clean test images of ResNet-20 are 0.12 from its trai
 STRAY = 0.03  # deviations; a batch of 64 clean images strays by this much
 WORTH = 0.05  # of accuracy; labels that cannot rule such a gain out do not rule adapting out
 MANY_CLASSES = 100
+WINDOWED = ("steady", "bn-window")  # what we advise for small batches, see docs/choosing.md
 DEFAULT_RATE, RATE_OF_MANY, CAREFUL_RATE = 1e-3, 2.5e-4, 1e-4
 
 
@@ -114,11 +116,15 @@ def _method(run: DryRun, inventory: Inventory, kinds: set[str], outcome: Outcome
     if outcome in ("no need", "no help", "harm"):
         return Advice("method", "source", "keep the network as it is")
     batch, has_source = max(run.batch_sizes), not inventory.named("missing")
+    small = batch * run.positions < WINDOW_BELOW and has_source
     so_far = "statistics of the stream so far"
     if run.trials[0].accuracy is not None and outcome == "help":
         best = max(run.trials[1:], key=lambda trial: trial.accuracy or 0.0)
-        return Advice("method", best.method, "the most accurate on your labelled images")
-    if batch * run.positions < WINDOW_BELOW and has_source:
+        reason = "the most accurate on your labelled images"
+        if small and not {trial.method for trial in run.trials} & {*WINDOWED}:
+            reason += f" so far; for batches of {batch}, try `--methods {' '.join(WINDOWED)}` too"
+        return Advice("method", best.method, reason)
+    if small:
         reason = f"it counts images, since batches of {batch} say little on their own"
         return Advice("method", "steady", reason)
     alarmed = any(trial.alarms for trial in run.trials if trial.method == "gprebn")
@@ -159,7 +165,7 @@ def _rate(run: DryRun) -> Advice:
         reason = "nothing was trained here; try it with `--methods gprebn`"
         return Advice("learning rate", f"{RATE_OF_MANY if many else DEFAULT_RATE:g}", reason)
     steps = len(run.batch_sizes)
-    went = f"parameters moved by {trained.moved:.1%} of their norm in {steps} batches"
+    went = f"parameters moved by {trained.moved:.1%} of their norm in {counted(steps, 'batch')}"
     plain = evidence(run)
     if trained.alarms or trained.spread < plain.spread - 0.05:
         reason = f"{went}, and the predictions got narrower: a lower rate is safer"

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter._checks import check_labelled, normalizes_input
 from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
 from driftnorm.diagnosis.findings import DOUBTS, Finding, find
@@ -122,7 +123,8 @@ class Diagnosis:
                 )
                 rows[index] += (score, None if gain is None else 100 * gain.value, margin)
         note = (
-            f"{self.run.images} images in {len(self.run.batch_sizes)} batches of up to "
+            f"{counted(self.run.images, 'image')} in "
+            f"{counted(len(self.run.batch_sizes), 'batch')} of up to "
             f"{max(self.run.batch_sizes)}; entropy of the predictions and spread of the predicted "
             "classes as shares of their maximum; each image predicted when it arrived."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.diagnosis.inventory import Inventory
 from driftnorm.diagnosis.order import FOLDERS, LABELS
 from driftnorm.diagnosis.trial import DryRun, Looks
@@ -117,7 +118,8 @@ def _of_input(run: DryRun, normalizes: bool) -> Iterator[Finding]:
         yield Finding(
             "broken-images",
             False,
-            f"{run.broken} images with NaN or infinite values were left out.",
+            f"{counted(run.broken, 'image')} with NaN or infinite values "
+            f"{agreeing(run.broken, 'was', 'were')} left out.",
         )
 
 
@@ -202,7 +204,8 @@ def _of_amount(run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "few-images",
             False,
-            f"{run.images} images are too few to judge by{_by_chance(run)}; use a few hundred.",
+            f"{counted(run.images, 'image')} {agreeing(run.images, 'is', 'are')} too few to judge "
+            f"by{_by_chance(run)}; use a few hundred.",
         )
     if max(run.batch_sizes) * run.positions < SMALL_BATCH:
         yield Finding(
@@ -238,14 +241,15 @@ def _of_classes(run: DryRun) -> Iterator[Finding]:
         yield Finding(
             "narrow",
             False,
-            f"without adaptation, the predictions crowd onto few of the {run.classes} classes "
+            "without adaptation, the predictions crowd onto few of the "
+            f"{counted(run.classes, 'class')} "
             f"(spread {source.spread:.2f} of 1). Either the shift causes this, and adapting "
             "helps, or the images really are of few classes, and adapting does harm. Look at some "
             "of them.",
         )
     for trial in run.trials:
         if trial.alarms:
-            alarms = "an alarm" if trial.alarms == 1 else f"{trial.alarms} alarms"
+            alarms = "an alarm" if trial.alarms == 1 else f"{counted(trial.alarms, 'alarm')}"
             yield Finding("alarm", False, f"the guard raised {alarms} for {trial.method}.")
 
 
@@ -257,8 +261,8 @@ def _by_chance(run: DryRun) -> str:
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in names[:3])
-    return shown if len(names) <= 3 else f"{len(names)} layers ({shown}, ...)"
+    return shown if len(names) <= 3 else f"{counted(len(names), 'layer')} ({shown}, ...)"
 
 
 def _have(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
+    return agreeing(len(names), "has", "have")

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter._surgery import describe_norms, find_batch_norms
 from driftnorm.models.normalized import Normalized
 
@@ -69,10 +70,10 @@ class Inventory:
         frozen = sum(layer.frozen for layer in self.layers)
         plain = sum(not layer.affine for layer in self.layers)
         states = {state: len(self.named(state)) for state in ("kept", "missing", "initial")}
-        counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+        kinds = ", ".join(f"{count} {state}" for state, count in states.items() if count)
         return (
-            f"{len(self.layers)} layers, {self.channels:,} channels; statistics: {counted}; "
-            f"{frozen} frozen, {plain} without scale and shift."
+            f"{counted(len(self.layers), 'layer')}, {counted(self.channels, 'channel')}; "
+            f"statistics: {kinds}; {frozen} frozen, {plain} without scale and shift."
         )
 
     def named(self, statistics: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from itertools import islice
 
 import torch
 
+from driftnorm._internal.counts import counted
 from driftnorm.diagnosis.trial import Batch
 from driftnorm.images import Inputs, Item, Labels, Survey, as_batch, in_batches
 from driftnorm.images.contents import Raw
@@ -48,7 +49,7 @@ class SampledBatches:
             raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
         if limit is not None and limit < batch_size:
             raise ValueError(
-                f"`limit` must allow for one batch of {batch_size} images, got {limit}."
+                f"`limit` must allow for one batch of {counted(batch_size, 'image')}, got {limit}."
             )
         self._wanted, self._labels, self._batch_size = preprocessing, labels, batch_size
         self._inputs = inputs

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from driftnorm._internal.counts import counted
 from driftnorm.images.contents import (
     Content,
     Raw,
@@ -86,7 +87,7 @@ class Archive(Inputs):
         if not member.isreg() or member.issparse():
             return Unreadable("a link or special member of the archive, not a file")
         if member.size > LARGEST_MEMBER:
-            return Unreadable(f"{member.size:,} bytes is too large for a picture")
+            return Unreadable(f"{counted(member.size, 'byte')} is too large for a picture")
         if not self._compressed:
             return Segment(self.path, member.offset_data, member.size)
         stream = archive.extractfile(member)

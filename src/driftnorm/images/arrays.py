@@ -15,6 +15,7 @@ from typing import IO, Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.errors import DataError
 from driftnorm.images.contents import Raw, Unreadable
 from driftnorm.images.npy import NpyHeader, open_npy, read_header
@@ -93,7 +94,7 @@ class ArrayFile(Inputs):
         if labels.shape != (count,) or labels.dtype.kind not in "iuU":
             raise DataError(
                 f"{self.path}: `{_LABELS}` must hold one class number or name for each of the "
-                f"{count} images, got {labels.dtype} of shape {labels.shape}."
+                f"{counted(count, 'image')}, got {labels.dtype} of shape {labels.shape}."
             )
         return {str(position): str(label) for position, label in enumerate(labels)}
 
@@ -114,8 +115,9 @@ class ArrayFile(Inputs):
             highest = max((int(c.max()) for c in few if isinstance(c, np.ndarray)), default=0)
             if 0 < highest <= 255:
                 raise DataError(
-                    f"{self.path}: 16-bit values go up to 65535, but the first {len(few)} "
-                    f"images go up to {highest}: save them as uint8 if they are bytes."
+                    f"{self.path}: 16-bit values go up to 65535, but the first "
+                    f"{counted(len(few), 'image')} {agreeing(len(few), 'goes', 'go')} up to "
+                    f"{highest}: save them as uint8 if they are bytes."
                 )
         if isinstance(first, np.ndarray) and first.dtype.kind == "f":
             low, high = float(first.min()), float(first.max())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
@@ -85,7 +86,7 @@ def _check_file(path: Path, file: File) -> list[Problem]:
     except (EOFError, OSError, zlib.error) as error:
         return [Problem("damaged", path.name, str(error))]
     if size != file.size:
-        detail = f"expected {file.size:,} bytes, found {size:,}"
+        detail = f"expected {counted(file.size, 'byte')}, found {size:,}"
         return [Problem("wrong size", path.name, detail)]
     if checksum != file.sha256:
         detail = f"expected sha256 {file.sha256}, found {checksum}"

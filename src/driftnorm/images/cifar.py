@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
@@ -89,7 +90,8 @@ def load_cifar100(path: str | os.PathLike[str], split: Split = "test") -> ImageS
         if stored.name != "cifar-100":
             raise DataError(
                 f"{path} does not hold CIFAR-100: expected its 100 class names in official order, "
-                f"got {len(stored.classes)} classes starting with {', '.join(stored.classes[:3])}."
+                f"got {counted(len(stored.classes), 'class')} starting with "
+                f"{', '.join(stored.classes[:3])}."
             )
         return stored
     name = CIFAR100_FILES[split]
@@ -107,7 +109,9 @@ def _read_records(
     size, found = records * (label_bytes + _PIXEL_BYTES), file.stat().st_size
     if found != size:
         trouble = "is truncated" if found < size else "is too long"
-        raise DataError(f"{file} {trouble}: expected {size:,} bytes, found {found:,}; {advice}.")
+        raise DataError(
+            f"{file} {trouble}: expected {counted(size, 'byte')}, found {found:,}; {advice}."
+        )
     rows = np.memmap(file, dtype=np.uint8, mode="r").reshape(records, -1)
     labels = rows[:, label_bytes - 1].astype(np.int64)
     if labels.max() >= classes:

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.processes import in_processes
 from driftnorm._internal.progress import Report
 from driftnorm.errors import DataError
@@ -32,8 +33,8 @@ def check_pictures(pictures: PictureSet, workers: int, progress: Report) -> None
         named = " ".join(f"{path}: {why}." for path, why in bad[:_MOST_NAMED])
         more = f" And {len(bad) - _MOST_NAMED} more." if len(bad) > _MOST_NAMED else ""
         raise DataError(
-            f"{len(bad)} of {len(pictures)} pictures cannot be read. Repair or remove them; "
-            f"nothing was written. {named}{more}"
+            f"{len(bad)} of {counted(len(pictures), 'picture')} cannot be read. Repair or remove "
+            f"them; nothing was written. {named}{more}"
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
@@ -146,8 +147,8 @@ def check_labels(name: str, labels: Integers, indices: Integers, images: int, cl
     for argument, values in (("labels", labels), ("indices", indices)):
         if values.shape != (images,) or values.dtype != np.int64:
             raise DataError(
-                f"{name}: `{argument}` must be int64 with one entry for each of the {images} "
-                f"images, got {values.dtype} of shape {values.shape}."
+                f"{name}: `{argument}` must be int64 with one entry for each of the "
+                f"{counted(images, 'image')}, got {values.dtype} of shape {values.shape}."
             )
     if images and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise DataError(
@@ -166,7 +167,9 @@ def _checked_count(name: str, total: int, count: int | None) -> int:
     if count is None:
         return total
     if not 1 <= count <= total:
-        raise ValueError(f"{name} has {total} images: `count` must be 1 to {total}, got {count}.")
+        raise ValueError(
+            f"{name} has {counted(total, 'image')}: `count` must be 1 to {total}, got {count}."
+        )
     return count
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.errors import DataError
 from driftnorm.images.contents import no_pictures
 from driftnorm.images.corruption import checked_severity, frost_note, shifted_name
@@ -138,7 +139,7 @@ def _listed(subset: Path, home: Path) -> list[PurePosixPath]:
     missing = [path for path in paths if not (home / path).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{len(missing)} of the {len(paths)} pictures that {subset} lists are not in {home}, "
-            f"for example '{missing[0]}'."
+            f"{len(missing)} of the {counted(len(paths), 'picture')} that {subset} lists "
+            f"{agreeing(len(missing), 'is', 'are')} not in {home}, for example '{missing[0]}'."
         )
     return paths

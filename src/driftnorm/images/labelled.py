@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
 from driftnorm.images.cifar import (
     CIFAR10_FILES,
@@ -42,6 +43,7 @@ def load_clean(path: str | os.PathLike[str], split: Split = "test") -> ImageSet 
             f"{place} is neither a folder nor an .npz file. Unpack an archive with "
             "`driftnorm data get NAME --from FILE`."
         )
+    check_regular(place)
     if not place.is_dir():
         raise FileNotFoundError(f"{place} does not exist: expected a folder or an .npz file.")
     if _holds(place, CIFAR10_HOMES, CIFAR10_FILES[split]):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.csv_cells import text_of_cell
 from driftnorm._internal.files import check_regular
 from driftnorm.errors import DataError
@@ -205,7 +206,7 @@ def _unmatched(inputs: Inputs, why: str) -> DataError:
     total = sum(1 for _ in inputs.raw())
     first = [each.name for each in islice(inputs.raw(), 3)]
     return DataError(
-        f"`--labels`: 0 of {total:,} labels matched: {why}; the images are {_some(first)}."
+        f"`--labels`: 0 of {counted(total, 'label')} matched: {why}; the images are {_some(first)}."
     )
 
 
@@ -237,8 +238,9 @@ def _from_array(file: Path, classes: int, inputs: Inputs) -> Labels:
     numbered = _of_one_severity(array.tolist(), images)
     if images is not None and len(numbered) != images:
         raise DataError(
-            f"`--labels` {file} must hold one class number for each of the {images:,} images, "
-            f"in their order ({UNKNOWN} where unknown); it holds {len(numbered):,}."
+            f"`--labels` {file} must hold one class number for each of the "
+            f"{counted(images, 'image')}, in their order ({UNKNOWN} where unknown); it holds "
+            f"{len(numbered):,}."
         )
     labels = Labels(by_position=numbered).reordered(inputs.order)
     return _checked(labels, inputs, f"{file} holds no class numbers")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.errors import DataError
 from driftnorm.images.cifar import load_cifar100
@@ -39,8 +40,10 @@ def check_cifar100(folder: str | os.PathLike[str]) -> list[str]:
         if len(wrong):
             name = images.classes[wrong[0]]
             problems.append(
-                f"{folder}, {split}: every class must have {expected} images, but {name!r} has "
-                f"{counts[wrong[0]]}; {len(wrong)} classes are wrong. The file is damaged."
+                f"{folder}, {split}: every class must have {counted(expected, 'image')}, but "
+                f"{name!r} has {counts[wrong[0]]}; {counted(len(wrong), 'class')} "
+                f"{agreeing(len(wrong), 'is', 'are')} wrong. The "
+                "file is damaged."
             )
     return problems
 
@@ -80,12 +83,13 @@ def check_imagenet_c(folder: str | os.PathLike[str], progress: Report = no_repor
             continue
         if made is None and not is_imagenet(pictures.classes):
             problems.append(
-                f"{corruption}/{severity} has {len(pictures.classes)} folders that are not named "
+                f"{corruption}/{severity} has {counted(len(pictures.classes), 'folder')} not named "
                 "like ImageNet's 1,000 classes."
             )
         elif len(pictures) != expected:
             problems.append(
-                f"{corruption}/{severity} must have {expected:,} pictures, found {len(pictures):,}."
+                f"{corruption}/{severity} must have {counted(expected, 'picture')}, found "
+                f"{len(pictures):,}."
             )
     for corruption, severities in missing.items():
         listed = ", ".join(map(str, severities))

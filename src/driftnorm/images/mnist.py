@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar import Split, checked_split
@@ -53,8 +54,8 @@ def load_mnist(
     )
     if len(images) != len(labels):
         raise DataError(
-            f"{home / files[0]} has {len(images)} images, {files[1]} {len(labels)} labels: the "
-            "two do not belong together."
+            f"{home / files[0]} has {counted(len(images), 'image')}, {files[1]} "
+            f"{counted(len(labels), 'label')}: the two do not belong together."
         )
     colour = np.broadcast_to(images[..., None], (*images.shape, 3))
     return ImageSet.whole(name, colour, labels.astype(np.int64), _CLASSES)
@@ -74,7 +75,8 @@ def _read_idx(file: Path, axes: int) -> Pixels:
     header = 4 * (1 + axes)
     if len(content) < header:
         raise DataError(
-            f"{file} is truncated: its header alone has {header} bytes, found {len(content)}."
+            f"{file} is truncated: its header alone has {counted(header, 'byte')}, found "
+            f"{len(content)}."
         )
     magic, *shape = np.frombuffer(content[:header].tobytes(), dtype=">u4").tolist()
     if magic != _UNSIGNED_BYTES + axes:
@@ -85,7 +87,9 @@ def _read_idx(file: Path, axes: int) -> Pixels:
     size = header + int(np.prod(shape))
     if len(content) != size:
         trouble = "is truncated" if len(content) < size else "is too long"
-        raise DataError(f"{file} {trouble}: expected {size:,} bytes, found {len(content):,}.")
+        raise DataError(
+            f"{file} {trouble}: expected {counted(size, 'byte')}, found {len(content):,}."
+        )
     values: Pixels = content[header:].reshape(shape)
     return values
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy_format
 
+from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 
 __all__ = ["NpyHeader", "npy_bytes", "open_npy", "read_header"]
@@ -62,7 +63,8 @@ def open_npy(file: Path) -> npt.NDArray[Any]:
     expected, found = start + math.prod(shape) * dtype.itemsize, file.stat().st_size
     if found < expected:
         raise DataError(
-            f"{file} is truncated: its header announces {expected:,} bytes, found {found:,}."
+            f"{file} is truncated: its header announces {counted(expected, 'byte')}, found "
+            f"{found:,}."
         )
     opened: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     return opened

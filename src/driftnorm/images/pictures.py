@@ -16,6 +16,7 @@ import numpy.typing as npt
 from PIL import Image
 from typing_extensions import Self
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.processes import end_if_stopped, in_processes
 from driftnorm._internal.progress import Report
 from driftnorm._internal.types import Integers, Pixels
@@ -150,7 +151,9 @@ def labelled_by_folder(
     names = tuple(sorted(set(owners))) if classes is None else classes
     strangers = sorted({*owners} - {*names})
     if strangers:
-        raise DataError(f"{root}: {strangers[0]!r} is not one of the {len(names)} classes.")
+        raise DataError(
+            f"{root}: {strangers[0]!r} is not one of the {counted(len(names), 'class')}."
+        )
     numbers = {each: number for number, each in enumerate(names)}
     labels = np.array([numbers[owner] for owner in owners], dtype=np.int64)
     files = tuple(root / path for path in paths)

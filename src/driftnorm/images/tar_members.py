@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 
 __all__ = ["DAMAGE", "damage_of", "is_compressed", "opened_tar", "tar_members"]
@@ -69,7 +70,7 @@ def damage_of(path: Path, reason: object) -> DataError:
         opening = stream.read(16)
     return DataError(
         f"{path} is not a tar archive, or a truncated or damaged one: {reason} (it starts with "
-        f"{opening!r} and has {path.stat().st_size:,} bytes)."
+        f"{opening!r} and has {counted(path.stat().st_size, 'byte')})."
     )
 
 

@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import torch
 
+from driftnorm._internal.counts import counted
+from driftnorm._internal.files import check_regular
 from driftnorm.errors import CheckpointError
 
 Problem = Literal[
@@ -59,13 +61,14 @@ def read_any(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
 
 def identify(file: Path) -> Literal["safetensors", "torch"]:
     """Tells the two kinds of weight files apart, or says what the file is instead."""
+    check_regular(file)
     if file.is_dir():
         raise CheckpointError("foreign", f"{file} is a folder; name the weight file in it.")
     size = file.stat().st_size
     if size == 0:
         raise CheckpointError("empty", f"{file} is empty (0 bytes); download or copy it again.")
     if size < SHORTEST_FILE:
-        raise _truncated(file, f"it has only {size} bytes")
+        raise _truncated(file, f"it has only {counted(size, 'byte')}")
     with file.open("rb") as stream:
         opening = stream.read(4096)
     if opening.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(HTML_OPENINGS):
@@ -100,7 +103,7 @@ def _html_message(file: Path, opening: bytes) -> str:
 
 def _check_zip(file: Path, size: int) -> None:
     if not zipfile.is_zipfile(file):
-        raise _truncated(file, f"its zip directory is missing after {size:,} bytes")
+        raise _truncated(file, f"its zip directory is missing after {counted(size, 'byte')}")
     if is_torchscript(file):
         raise CheckpointError(
             "foreign",
@@ -140,7 +143,7 @@ def _check_safetensors(file: Path, size: int) -> None:
             raise CheckpointError("foreign", f"{file} is neither a safetensors nor a torch file.")
         header = stream.read(length)
     if len(header) < length:
-        raise _truncated(file, f"its header needs {length + 8:,} bytes, it has {size:,}")
+        raise _truncated(file, f"its header needs {counted(length + 8, 'byte')}, it has {size:,}")
     try:
         tensors = json.loads(header)
         ends = [entry["data_offsets"][1] for name, entry in tensors.items() if name[0] != "_"]
@@ -150,7 +153,7 @@ def _check_safetensors(file: Path, size: int) -> None:
         ) from error
     expected = 8 + length + max(ends, default=0)
     if size < expected:
-        raise _truncated(file, f"its tensors need {expected:,} bytes, it has {size:,}")
+        raise _truncated(file, f"its tensors need {counted(expected, 'byte')}, it has {size:,}")
 
 
 def _truncated(file: Path, evidence: str) -> CheckpointError:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import written_beside
 from driftnorm.errors import CheckpointError
 from driftnorm.models._weight_files import identify
@@ -130,7 +131,7 @@ def check_description(
     place = "cpu" if is_factory(architecture) else "meta"
     with torch.device(place):
         network = _rebuilt(architecture, len(classes), options)
-    check_fit(network, weights, name=f"{architecture} with {len(classes)} classes")
+    check_fit(network, weights, name=f"{architecture} with {counted(len(classes), 'class')}")
 
 
 def _rebuilt(architecture: str, classes: int, options: Mapping[str, Any]) -> nn.Module:

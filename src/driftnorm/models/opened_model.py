@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import check_regular
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
@@ -365,8 +366,8 @@ def _class_names(
         names = read_class_names(path)
         if outputs not in (0, len(names)):
             raise ValueError(
-                f"`classes` {path} must name the {outputs} classes of the network, it has "
-                f"{len(names)} names."
+                f"`classes` {path} must name the {counted(outputs, 'class')} of the network, it "
+                f"has {counted(len(names), 'name')}."
             )
         return names
     if known is not None and outputs in (0, len(known)):

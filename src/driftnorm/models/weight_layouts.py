@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm.errors import CheckpointError
 from driftnorm.models._weight_files import read_any
 from driftnorm.models.architectures import MODELS
@@ -155,9 +156,9 @@ def check_fit(
         if classes != built:
             raise CheckpointError(
                 "classes",
-                f"{source} was trained for {classes} classes, {name} was built for {built}. Build "
-                f"it with num_classes={classes}, or pass new_head=True to take everything but the "
-                "classifier.",
+                f"{source} was trained for {counted(classes, 'class')}, {name} was built for "
+                f"{built}. Build it with num_classes={classes}, or pass new_head=True to take "
+                "everything but the classifier.",
             )
     plain = plain_names(network.state_dict())
     skipped = {plain[n] for n in _head_names(network)} if new_head else set()

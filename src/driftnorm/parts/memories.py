@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftnorm._internal.counts import counted
 from driftnorm.parts.contract import Cost, Lesson, Memory, Step
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.teachers import View
@@ -114,10 +115,12 @@ class Bank(Memory):
             return
         count = len(memory["x"])
         if count > self.size or memory["seen"] < 0:
-            raise ValueError(f"holds {count} images of {self.size} after {memory['seen']} seen.")
+            raise ValueError(
+                f"holds {counted(count, 'image')} of {self.size} after {memory['seen']} seen."
+            )
         for name in ("label", "score", "age"):
             if memory[name].shape != (count,) or bool((memory[name] < 0).any()):
-                raise ValueError(f"`{name}` must be {count} numbers >= 0.")
+                raise ValueError(f"`{name}` must be {counted(count, 'number')} >= 0.")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.csv_cells import safe_cell
 from driftnorm._internal.files import naming
 from driftnorm.bench.metrics import BINS, bin_of
@@ -90,8 +91,8 @@ class PredictionsFile:
         there = path.stat().st_size if path.exists() else 0
         if there < length:
             raise DataError(
-                f"{path} has {there:,} bytes, but the run had written {length:,}: it was changed "
-                "or removed. Start over with `--fresh`."
+                f"{path} has {counted(there, 'byte')}, but the run had written {length:,}: it was "
+                "changed or removed. Start over with `--fresh`."
             )
         self._stream = path.open("r+b")
         self._stream.truncate(length)
@@ -142,8 +143,8 @@ def copy_in_order(path: Path, out: Path, order: Sequence[int]) -> None:
                 ends.append(length)
     if len(ends) != len(order) + 2:
         raise DataError(
-            f"{path} has {len(ends) - 2:,} rows, but there are {len(order):,} images: it was "
-            "changed. Start over with `--fresh`."
+            f"{path} has {counted(len(ends) - 2, 'row')}, but there are "
+            f"{counted(len(order), 'image')}: it was changed. Start over with `--fresh`."
         )
     row_of = {place: row for row, place in enumerate(order, start=1)}
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")

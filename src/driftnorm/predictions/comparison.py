@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.metrics import FEW_LABELS, counted_interval
 from driftnorm.bench.samples import thumbnail
 from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
@@ -108,7 +109,7 @@ class Comparison:
         confidence = [100 * total / self.images for total in self.confidence]
         spread = [self._spread(given) for given in self.predicted]
         changed = (
-            f"On {self.images:,} images that were also shown to the source, "
+            f"On {counted(self.images, 'image')} that were also shown to the source, "
             f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
             f"from {entropy[0]:.3f} to {entropy[1]:.3f} and class spread from {spread[0]:.3f} to "
             f"{spread[1]:.3f} (shares of their maximum), mean confidence from "
@@ -141,15 +142,15 @@ class Comparison:
         finding = "Adapting makes no clear difference"
         if count < FEW_LABELS:
             return (
-                f"Too few labels to judge: of {count:,} labelled images that both answered, the "
-                f"source has {source:,} right, the adapted network {adapted:,}."
+                f"Too few labels to judge: of {counted(count, 'labelled image')} that both "
+                f"answered, the source has {source:,} right, the adapted network {adapted:,}."
             )
         if low > 0:
             finding = "Adapting helps"
         elif high < 0:
             finding = "Adapting hurts"
         return (
-            f"{finding}: of {count:,} labelled images that both answered, the source has "
+            f"{finding}: of {counted(count, 'labelled image')} that both answered, the source has "
             f"{100 * source / count:.1f} % right, the adapted network "
             f"{100 * adapted / count:.1f} % ({gain:+.1f} points, 95 % interval {low:+.1f} to "
             f"{high:+.1f})."

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.files import exclusive, write_atomically
 from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
@@ -186,7 +187,7 @@ def adapt_stream(
                     yield snapshot
             read = tally.images - tally.unreadable
             if 0 < read < FEW and any(layer_distances(adapter).values()):
-                images = "was only 1 image" if read == 1 else f"were only {read} images"
+                images = f"{agreeing(read, 'was', 'were')} only {counted(read, 'image')}"
                 heard.append(f"there {images}: statistics of so few are mostly noise.")
             yield from _new_notes(heard, tally)
         if inputs.order is not None:
@@ -322,7 +323,7 @@ class _Session:
 
     def _snapshot(self, speed: float, entropy: float) -> Snapshot:
         state, adapter = self.state, self.adapter
-        guard = f"{len(adapter.alarms)} alarms" if adapter.alarms else "ok"
+        guard = counted(len(adapter.alarms), "alarm") if adapter.alarms else "ok"
         if adapter.last is not None and adapter.last.status not in ("adapted", "empty"):
             guard = adapter.last.status
         return Snapshot(state.position, state.tally.unreadable, speed, entropy, guard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftnorm._internal.counts import counted
 from driftnorm.adapter import Adapter
 from driftnorm.bench.metrics import counted_interval
 from driftnorm.bench.rows import environment
@@ -88,7 +89,7 @@ def _shares(bins: list[list[float]]) -> list[list[float]]:
 
 def _verdict(state: RunState) -> str:
     tally, method = state.tally, state.settings.get("method")
-    text = f"{method} predicted on {tally.images - tally.unreadable:,} images"
+    text = f"{method} predicted on {counted(tally.images - tally.unreadable, 'image')}"
     if tally.unreadable:
         text += f", {tally.unreadable:,} could not be read"
     sentences = [f"{text}."]

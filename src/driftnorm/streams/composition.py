@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.names import nearest
 from driftnorm._internal.options import Options, options_text, read_joined
 from driftnorm._internal.types import Integers
@@ -168,8 +169,8 @@ class Stream:
             part = count if self.course.part == "all" else self.course.part
             if part > count:
                 raise ValueError(
-                    f"`part` must not be larger than a domain, and {domain.name!r} has {count} "
-                    f"images; got {part}. Take a smaller part, or `part=all`."
+                    f"`part` must not be larger than a domain, and {domain.name!r} has "
+                    f"{counted(count, 'image')}; got {part}. Take a smaller part, or `part=all`."
                 )
             images.append(generator.permutation(count)[:part])
             sources.append(np.full(part, known.index(domain), dtype=np.int64))

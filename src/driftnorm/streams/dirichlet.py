@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Doubles, Integers
 from driftnorm.streams.kind import check_number, check_whole
 from driftnorm.streams.orders import Order
@@ -51,9 +52,10 @@ class BalancedDirichlet(Order):
             if pieces.sum(axis=0).min() >= self.shortest:
                 return _in_stretches(labels, pieces, generator)
         raise ValueError(
-            f"{len(labels)} images of {len(sizes)} classes could not be cut into {len(sizes)} "
-            f"stretches of at least {self.shortest} images each: take more images (`part`), a "
-            "smaller `shortest`, a larger `concentration`, or `dirichlet-slots`."
+            f"{counted(len(labels), 'image')} of {counted(len(sizes), 'class')} could not be cut "
+            f"into {counted(len(sizes), 'stretch')} of at least {counted(self.shortest, 'image')} "
+            "each: take more images (`part`), a smaller `shortest`, a larger `concentration`, or "
+            "`dirichlet-slots`."
         )
 
     def _pieces(self, sizes: Integers, generator: np.random.Generator) -> Integers:

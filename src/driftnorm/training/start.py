@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import file_digest
 from driftnorm.errors import CheckpointError
 from driftnorm.images.image_set import ImageSet
@@ -56,9 +57,10 @@ def starting_point(architecture: str, init: Path | None, data: ImageSet, seed: i
             model, options = described.model, described.options
             if (described.architecture, described.classes) != (architecture, data.classes):
                 raise ValueError(
-                    f"{init} is a {described.architecture} for {len(described.classes)} classes "
+                    f"{init} is a {described.architecture} for "
+                    f"{counted(len(described.classes), 'class')} "
                     f"({', '.join(described.classes[:3])}, ...); expected a {architecture} for the "
-                    f"{len(data.classes)} classes of {data.name}."
+                    f"{counted(len(data.classes), 'class')} of {data.name}."
                 )
     if not isinstance(model, Normalized):
         raise ValueError(f"{architecture!r} does not say how its input is normalised.")

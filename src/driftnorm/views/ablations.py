@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from driftnorm._internal.counts import agreeing
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.errors import MixedRowsError
@@ -101,7 +102,10 @@ def _settings_table(
     check_same(rows)
     lacking = sorted(set(wanted) - set(methods_of(rows)))
     if lacking:
-        raise MixedRowsError(f"{title!r} also needs the method(s) {', '.join(lacking)}.")
+        raise MixedRowsError(
+            f"{title!r} also needs the {agreeing(len(lacking), 'method', 'methods')} "
+            f"{', '.join(lacking)}."
+        )
     beside = beside_paper(rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method, names, paper in settings:

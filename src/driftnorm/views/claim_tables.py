@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.cell import Trainer
 from driftnorm.bench.metrics import Interval
 from driftnorm.bench.rows import Row
@@ -99,7 +100,7 @@ def _line(claim: Claim, rows: Sequence[Row], printed: bool) -> Line:
     streams = {stream_of(row) for row in own}
     severities = " ".join(map(str, sorted({row.severity for row in own})))
     source = [row for row in rows if row.method == "source" and stream_of(row) in streams]
-    met = f"{len(streams)} streams, severity {severities}"
+    met = f"{counted(len(streams), 'stream')}, severity {severities}"
     return claim.text, judge(claim, found, source), change_text(found), words, met, paper
 
 
@@ -174,7 +175,10 @@ def _domain_line(claim: Claim, chosen: Mapping[Setting, list[Row]], trainer: Tra
     # The cost of theta is only judged where target statistics are good.
     if claim.against == "theta 1" and len(source) == len(other) and change(other, source).high < 0:
         judged = "not testable here: target statistics do harm"
-    met = f"{len(targets)} target(s), {len({trial_of(row) for row in own})} trial(s)"
+    met = (
+        f"{counted(len(targets), 'target')}, "
+        f"{counted(len({trial_of(row) for row in own}), 'trial')}"
+    )
     ours = _accuracies((own, other), targets)
     return claim.text, judged, interval_text(found), trainer.label, about, ours, met, paper
 
@@ -189,7 +193,7 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
     if not tents or not source:
         return
     tuned, targets = change(tents, source), targets_of(tents)
-    met = f"{len(targets)} target(s)"
+    met = counted(len(targets), "target")
     fixed = trainer._replace(features="fixed")
     theirs = [_rows_of(selected, fixed, method) for method in ("tent", "source")]
     if all(theirs):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.metrics import Interval, paired_interval, unpack_bits
 from driftnorm.bench.protocol import comparable, protocol_text, stream_order
@@ -201,8 +202,9 @@ def check_streams(rows: Sequence[Row]) -> None:
         if met != every:
             shift, severity, seed = sorted(every - met)[0]
             raise MixedRowsError(
-                f"{method!r} lacks {len(every - met)} of {len(every)} streams, such as {shift} at "
-                f"severity {severity} (seed {seed}); finish the run, or leave the method out."
+                f"{method!r} lacks {len(every - met)} of {counted(len(every), 'stream')}, such as "
+                f"{shift} at severity {severity} (seed {seed}); finish the run, or leave the "
+                "method out."
             )
     (method, stream), times = Counter((r.method, stream_of(r)) for r in rows).most_common(1)[0]
     if times > 1:
@@ -266,7 +268,7 @@ def _corruptions_text(rows: Sequence[Row]) -> str:
     if not shifts:
         return ""
     which = "" if set(shifts) == set(CORRUPTIONS) else f": {', '.join(shifts)}"
-    return f" Over {len(shifts)} corruption{'s' * (len(shifts) != 1)}{which}."
+    return f" Over {counted(len(shifts), 'corruption')}{which}."
 
 
 def scored_rows(rows: Sequence[Row]) -> list[Row]:

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.protocol import protocol_text
@@ -64,10 +65,10 @@ def _note(rows: Sequence[Row]) -> str:
     alarmed = ", ".join(f"{method} on {count}" for method, count in alarms.items() if count)
     return (
         f"Protocol: {protocol}; every method at its defaults, nothing tuned; "
-        f"{streams} streams (clean, and each shift at each severity), {seeds} seeds (split, "
-        f"training, shift). Mean: over the shifted streams. Gain: over the source, paired, with "
-        f"a 95 % bootstrap margin over images. The guard raised an alarm for: {alarmed or 'none'} "
-        f"of {streams * seeds} streams."
+        f"{counted(streams, 'stream')} (clean, and each shift at each severity), "
+        f"{counted(seeds, 'seed')} (split, training, shift). Mean: over the shifted streams. Gain: "
+        "over the source, paired, with a 95 % bootstrap margin over images. The guard raised an "
+        f"alarm for: {alarmed or 'none'} of {counted(streams * seeds, 'stream')}."
     )
 
 

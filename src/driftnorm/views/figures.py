@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins, standard_error
@@ -77,7 +78,10 @@ def online_figure(rows: Sequence[Row]) -> Figure:
         running = 100 * np.cumsum(errors * sizes, axis=1).mean(axis=0) / seen
         series.append(Series(method, tuple(seen.tolist()), tuple(running.tolist())))
     number = len(streams) // len(series)
-    note = f"Mean over {number} streams of the error over all samples so far. {note_of(streams)}"
+    note = (
+        f"Mean over {counted(number, 'stream')} of the error over all samples so far. "
+        f"{note_of(streams)}"
+    )
     return Figure("Error along the stream", "samples so far", _ERROR, tuple(series), note)
 
 
@@ -99,9 +103,9 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
         points = (tuple(confidence[many].tolist()), tuple(accuracy[many].tolist()))
         series.append(Series(method, *points, remark=f"ECE {gap:.3f}"))
     note = (
-        f"Bins of confidence pooled over {len(streams) // len(series)} streams; those with less "
-        f"than {_DRAWN_PART:.1%} of the samples are not drawn. ECE: of the pooled bins; tables "
-        f"have the mean over streams. {note_of(streams)}"
+        f"Bins of confidence pooled over {counted(len(streams) // len(series), 'stream')}; those "
+        f"with less than {_DRAWN_PART:.1%} of the samples are not drawn. ECE: of the pooled bins; "
+        f"tables have the mean over streams. {note_of(streams)}"
     )
     labels = ("confidence", "accuracy")
     return Figure("Calibration", *labels, tuple(series), note, unit_square=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import Trainer
 from driftnorm.bench.rows import Row
@@ -84,8 +85,9 @@ def _check_pair(algorithm: str, tuned: Sequence[Row], pretrained: Sequence[Row])
             lacking = wanted - {_stream(row) for row in own if row.method == method}
             if lacking:
                 raise MixedRowsError(
-                    f"{name} {algorithm} with {method!r} lacks {len(lacking)} of {len(wanted)} "
-                    f"streams, such as {sorted(lacking)[0]}; finish the run."
+                    f"{name} {algorithm} with {method!r} lacks {len(lacking)} of "
+                    f"{counted(len(wanted), 'stream')}, such as {sorted(lacking)[0]}; finish the "
+                    "run."
                 )
 
 

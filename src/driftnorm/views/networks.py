@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from driftnorm._internal.counts import agreeing
 from driftnorm._internal.partition import partition
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
@@ -167,7 +168,10 @@ def _check_pair(tuned: Sequence[Row], pretrained: Sequence[Row], wanted: Sequenc
     for name, own in (("fine-tuned", tuned), ("pre-trained", pretrained)):
         lacking = sorted(set(wanted) - set(methods_of(own)))
         if lacking:
-            raise MixedRowsError(f"rows of {name} networks lack the method(s) {lacking}.")
+            raise MixedRowsError(
+                f"rows of {name} networks lack the {agreeing(len(lacking), 'method', 'methods')} "
+                f"{', '.join(lacking)}."
+            )
         check_streams(own)
     check_same(pretrained)
     met, other = ({stream_of(row) for row in own} for own in (tuned, pretrained))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.shifts.registry import CORRUPTIONS
@@ -324,11 +325,11 @@ def beside_paper(rows: Sequence[Row], data_sets: Sequence[str] = ("cifar-10",)) 
         return BesidePaper(False)
     if tuple(severities) == ALL_SEVERITIES:
         return BesidePaper(True)
-    which = "severity" if len(severities) == 1 else "severities"
+    which = agreeing(len(severities), "severity", "severities")
     return BesidePaper(
         True,
         f" Paper: mean over 5 severities; ours: {which} {' '.join(map(str, severities))}, "
-        f"{len(shifts_of(rows))} corruptions.",
+        f"{counted(len(shifts_of(rows)), 'corruption')}.",
     )
 
 
@@ -337,7 +338,7 @@ def severity_5_note(printed: Iterable[float | None]) -> str:
     found = [f"{value:g}" for value in SEVERITY_5 if value in {*printed}]
     if not found:
         return ""
-    seem = "seems" if len(found) == 1 else "seem"
+    seem = agreeing(len(found), "seems", "seem")
     return f" The paper's {' and '.join(found)} {seem} to be for severity 5."
 
 

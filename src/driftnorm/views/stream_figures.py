@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.windows import WINDOW
@@ -55,7 +56,7 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
         remark = f"{100 * float(np.sum(right)) / len(right) / count:.1f}"
         series.append(Series(method, middles, tuple(accuracy.tolist()), remark))
     note = (
-        f"Accuracy in windows of {window} images; in brackets over the stream. "
+        f"Accuracy in windows of {counted(window, 'image')}; in brackets over the stream. "
         f"{protocol_text(row.cell for row in rows)}."
     )
     return Figure(

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN, NetworkId, StreamId
 from driftnorm.bench.metrics import Bools, unpack_bits
@@ -108,10 +109,10 @@ def stream_table(rows: Sequence[Row]) -> Table:
         Column("passes"),
     )
     note = (
-        f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of {window} images, "
-        "against the source's on the same positions; worst window in points. Intervals: paired "
-        "bootstrap over positions, which takes them for independent. Order index "
-        f"{_order_indices(rows)}. Passes: forward + backward per batch."
+        f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of "
+        f"{counted(window, 'image')}, against the source's on the same positions; worst window in "
+        "points. Intervals: paired bootstrap over positions, which takes them for independent. "
+        f"Order index {_order_indices(rows)}. Passes: forward + backward per batch."
     )
     return Table("Streams that change", columns, tuple(lines), note)
 

@@ -7,6 +7,8 @@ import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from driftnorm._internal.counts import counted
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
@@ -46,7 +48,8 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(
-                    f"every row of {self.title!r} must have {len(self.columns)} cells, got {row}."
+                    f"every row of {self.title!r} must have {counted(len(self.columns), 'cell')}, "
+                    f"got {row}."
                 )
 
     def without_empty(self, *titles: str) -> Table:

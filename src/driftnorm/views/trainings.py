@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.partition import partition
 from driftnorm._internal.training_files import BEST, HISTORY, SWAD_FILE
 from driftnorm.bench.cell import Trainer
@@ -269,15 +270,16 @@ def _note(runs: Sequence[FinishedRun], selector: Selector) -> str:
     trials = sorted({run.identity["trial_seed"] for run in runs})
     tried = [len({run.hparams for run in own}) for own in partition(runs, _trial).values()]
     part, half = common.get("evaluate_images"), common.get("precision", "float32")
-    most = "" if part is None else f" on at most {part:,} images of each split"
+    most = "" if part is None else f" on at most {counted(part, 'image')} of each split"
     return (
         f"Accuracy in % on the target's 80 % split, chosen by {_CHOSEN_BY[selector]}. "
         f"{common['data']}, {side}, {common['backbone']}{weights}, batch norm "
-        f"{common['batch_norm']}, {common['steps']:,} steps in {half}, {_span(batches)} images "
-        f"per domain and step, evaluated every {_span(every)} steps{most}; trials {trials}, +/- "
-        f"standard error; {_span(sorted(tried))} hyper-parameter setting(s) tried per "
-        f"target and trial. {_MISSING}: not finished. Published: the mean over all targets of the "
-        "set, 5,001 steps, 20 settings, 3 trials."
+        f"{common['batch_norm']}, {counted(common['steps'], 'step')} in {half}, {_span(batches)} "
+        f"{agreeing(batches[-1], 'image', 'images')} per domain and step, evaluated every "
+        f"{_span(every)} {agreeing(every[-1], 'step', 'steps')}{most}; trials {trials}, +/- "
+        "standard error; hyper-parameter settings tried per target and trial: "
+        f"{_span(sorted(tried))}. {_MISSING}: not finished. Published: the mean over all targets "
+        "of the set, 5,001 steps, 20 settings, 3 trials."
         + "".join(f" {note}" for note in sorted({run.note for run in runs} - {""}))
     )
 

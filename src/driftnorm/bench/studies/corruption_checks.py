@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import index
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.names import nearest
 from driftnorm.bench.studies.corrupted_streams import Streams
 from driftnorm.errors import DataError
@@ -56,8 +57,9 @@ def check_there(
     names = [c for c in SHIFTS if any(streams.holds(c, s) for s in SEVERITIES)]
     corruption, severity = lacking[0]
     raise DataError(
-        f"{data} lacks {len(lacking)} of the {len(corruptions) * len(severities)} streams, such as "
-        f"{corruption} at severity {severity}. It holds {', '.join(names)} at severities "
+        f"{data} lacks {len(lacking)} of the "
+        f"{counted(len(corruptions) * len(severities), 'stream')}, such as {corruption} at "
+        f"severity {severity}. It holds {', '.join(names)} at severities "
         f"{' '.join(map(str, sorted(there)))}: select these by `--corruptions` and `--severities`, "
         "or generate the rest with `driftnorm corrupt`."
     )
@@ -67,7 +69,8 @@ def check_class_count(model: str, outputs: int | None, data: str, classes: Seque
     """Refuse a network for another number of classes; unknown outputs (None) pass."""
     if outputs is not None and outputs != len(classes):
         raise ValueError(
-            f"`model` {model} has {outputs} outputs, but {data} has {len(classes)} classes: give "
-            "a network that was trained on these classes, or for folders of images `--classes` "
-            "FILE, which names the class folder of every output, one per line."
+            f"`model` {model} has {counted(outputs, 'output')}, but {data} has "
+            f"{counted(len(classes), 'class')}: give a network that was trained on these classes, "
+            "or for folders of images `--classes` FILE, which names the class folder of every "
+            "output, one per line."
         )

@@ -20,6 +20,7 @@ import PIL
 
 from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.cache_folder import cache_folder, made_once
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import file_digest
 from driftnorm._internal.processes import checked_workers, in_processes
 from driftnorm._internal.progress import Report, no_report
@@ -153,8 +154,8 @@ def _opened(place: Path, domains: DomainSet, side: int) -> DomainArrays:
         raise DataError(f"{place} is damaged: {error} Remove it to have it made again.") from error
     if pixels.shape != (len(domains), side, side, 3):
         raise DataError(
-            f"{place} is damaged: expected {len(domains)} pictures of {side} px, found an array of "
-            f"shape {pixels.shape}. Remove it to have it made again."
+            f"{place} is damaged: expected {counted(len(domains), 'picture')} of {side} px, found "
+            f"an array of shape {pixels.shape}. Remove it to have it made again."
         )
     arrays, start = [], 0
     for domain in domains.domains:

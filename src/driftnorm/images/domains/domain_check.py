@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.processes import checked_workers
 from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.checksums import Problem
@@ -41,7 +42,9 @@ class DomainCheck:
         lines = [f"{survey.name} in {self.place}{version}"]
         for domain, classes in survey.pictures.items():
             counts = ", ".join(f"{name} {len(paths)}" for name, paths in classes.items())
-            lines.append(f"  {domain}: {sum(map(len, classes.values()))} pictures ({counts})")
+            lines.append(
+                f"  {domain}: {counted(sum(map(len, classes.values())), 'picture')} ({counts})"
+            )
         return lines
 
     def advice(self) -> str:

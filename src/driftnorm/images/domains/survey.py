@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.names import find_name
 from driftnorm.errors import DataError
 from driftnorm.images.checksums import Problem
@@ -209,7 +210,7 @@ def _deviations(pictures: Pictures, counts: tuple[int, ...], known: KnownSet) ->
 
 def _difference(name: str, found: int, expected: int) -> Iterator[Problem]:
     if found != expected:
-        detail = f"expected {expected} pictures, found {found}"
+        detail = f"expected {counted(expected, 'picture')}, found {found}"
         yield Problem("missing" if found < expected else "stray", name, detail)
 
 

@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.progress import Report
 from driftnorm._version import __version__
 from driftnorm.errors import DataError
@@ -123,10 +124,10 @@ def _receive(
 
 
 def _broken(url: str, done: int, total: int | None) -> DataError:
-    size = "an unknown number of" if total is None else f"{total:,}"
+    size = "an unknown number of bytes" if total is None else counted(total, "byte")
     return DataError(
-        f"The connection to {_host(url)} broke after {done:,} of {size} bytes. What was received "
-        "is kept: run the same command to resume."
+        f"The connection to {_host(url)} broke after {done:,} of {size}. What was "
+        "received is kept: run the same command to resume."
     )
 
 

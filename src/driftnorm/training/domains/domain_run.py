@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.training_files import BEST, HISTORY, LAST, SWAD_FILE
 from driftnorm._internal.types import Integers
@@ -66,9 +67,9 @@ class DomainRun:
         self.trained = [index for index in every if index not in self.tested]
         if not self.tested or not self.trained:
             raise ValueError(
-                f"`test_domains` must leave some of the {len(self.arrays.domains)} domains of "
-                f"{self.arrays.name} to train on, and name at least one; got "
-                f"{self.plan.test_domains}."
+                "`test_domains` must leave some of the "
+                f"{counted(len(self.arrays.domains), 'domain')} of {self.arrays.name} to train on, "
+                f"and name at least one; got {self.plan.test_domains}."
             )
         self._check_weights()
         self.splits = self.arrays.splits(self.plan.trial_seed)

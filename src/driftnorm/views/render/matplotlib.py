@@ -27,6 +27,23 @@ _GROUP_WIDTH = 0.85  # of the distance between two groups of bars
 _LETTERS_AN_INCH = 17  # of the note
 
 
+def open_pyplot() -> Any:
+    """Pyplot for files; one line where matplotlib is missing or its installation is broken."""
+    try:
+        import matplotlib
+
+        matplotlib.use("agg")
+        from matplotlib import pyplot
+    except Exception as error:  # a broken installation raises anything
+        if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
+            raise ImportError('plots need matplotlib: pip install "driftnorm[plots]"') from error
+        raise ImportError(
+            f"plots need matplotlib, and importing it fails ({type(error).__name__}: {error}): "
+            "pip install --force-reinstall matplotlib"
+        ) from error
+    return pyplot
+
+
 def draw(figure: Figure, path: str | Path) -> None:
     """Draw a figure into a file; the extension, .png, .svg or .pdf, decides the format."""
     path = Path(path)
@@ -34,13 +51,7 @@ def draw(figure: Figure, path: str | Path) -> None:
         raise ValueError(f"`path` must end in {', '.join(FORMS)}, got {path}.")
     named = [series.method for series in figure.series if not series.quiet]
     colours = colours_of(named)
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "driftnorm[plots]"') from error
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
+    pyplot = open_pyplot()
     panels = figure.panels
     several = len(panels) > 1
     with pyplot.rc_context(_STYLE):

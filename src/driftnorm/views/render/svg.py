@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from driftnorm._internal.counts import counted
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.palette import slot_classes
 from driftnorm.views.render.markup import joined, tag
@@ -181,7 +182,7 @@ def _reliability(series: Series, slot: int) -> Markup:
             "circle",
             slot,
             f"{series.method}: confidence {100 * trust:.1f} %, accuracy {100 * hits:.1f} %, "
-            f"{count:,.0f} samples",
+            f"{counted(round(count), 'sample')}",
             cx=x,
             cy=y,
             r=2.5 + 7 * math.sqrt(count / total),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
 from driftnorm.views.report.groups import Group
@@ -58,7 +59,7 @@ def _changes(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> lis
 
 
 def _remark(seen: int, changes: Sequence[_Change], best: str, reference: str) -> str:
-    drawn = f"{seen:,} images drawn at even distances from the streams"
+    drawn = f"{counted(seen, 'image')} drawn at even distances from the streams"
     if not seen:
         return ""
     if not changes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from driftnorm._internal.files import check_regular
 from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.samples import Exhibits, read_exhibits
 from driftnorm.views.report.run_record import RUN_FILE, Run, read_run
@@ -52,6 +53,7 @@ def _read(path: Path) -> Gathered:
             f"`rows`: nothing is at {path}; expected a folder of rows or of a run, a .jsonl file "
             f"or a {RUN_FILE}."
         )
+    check_regular(path)
     if path.is_file():
         run = path.with_suffix(".run")
         if path.suffix == ".csv" and run.is_dir():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
@@ -88,7 +89,10 @@ def _full_batches(row: Row) -> list[float]:
 
 def _protocol(group: Group) -> dict[str, list[str]]:
     cell = group.rows[0].cell
-    again = f"; {group.replaced:,} others of the same streams are left out" * bool(group.replaced)
+    again = (
+        f"; {counted(group.replaced, 'other')} of the same streams "
+        f"{agreeing(group.replaced, 'is', 'are')} left out" * bool(group.replaced)
+    )
     places = sorted(
         {", ".join(f"{k} {v}" for k, v in row.environment.items()) for row in group.rows}
     )
@@ -97,7 +101,7 @@ def _protocol(group: Group) -> dict[str, list[str]]:
         "Study": [cell.study],
         "Network": group.models,
         "Gradient steps": [group.optimising] if group.optimising else [],
-        "Measured": [f"{len(group.rows):,} rows{again}"],
+        "Measured": [f"{counted(len(group.rows), 'row')}{again}"],
         "Note": notes_of(group.rows),
         "Environment": [place for place in places if place],
     }
@@ -109,7 +113,7 @@ def _unfinished(group: Group) -> list[str]:
     for method, streams in group.missing().items():
         more = f" and {len(streams) - _NAMED} more" if len(streams) > _NAMED else ""
         listed = ", ".join(streams[:_NAMED])
-        lines.append(f"{method} lacks {len(streams)} streams: {listed}{more}.")
+        lines.append(f"{method} lacks {counted(len(streams), 'stream')}: {listed}{more}.")
     for cell, error in group.failures:
         lines.append(f"{cell.method.word} failed on {cell.stream.label}: {error}")
     return lines

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from driftnorm._internal.counts import counted
 from driftnorm._version import __version__
 from driftnorm.views.palette import palette_css, slot_classes, slots_of
 from driftnorm.views.render.markup import breakable, prose, sound
@@ -100,7 +101,7 @@ def _title(groups: Sequence[Group], runs: Sequence[Run]) -> str:
     if not groups and len(runs) == 1:
         return f"Run {runs[0].name}"
     counts = {"comparison": len(groups), "run": len(runs)}
-    return ", ".join(f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n)
+    return ", ".join(counted(n, what) for what, n in counts.items() if n)
 
 
 def _overview(groups: Sequence[Group], measure: Measure) -> Table:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from driftnorm._internal.counts import counted
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.render.svg import charts, heat_chart
@@ -115,7 +116,7 @@ def _right(run: Run, slots: Mapping[str, int], measure: Measure) -> Block | None
         return None
     values = (measure.of(1 - accuracy) for accuracy in pair)
     series = tuple(Series(who, (0,), (y,)) for who, y in zip(_BOTH, values, strict=True))
-    ticks = ((0.0, f"{run.record.get('sample', 0):,} labelled images"),)
+    ticks = ((0.0, f"{counted(run.record.get('sample', 0), 'labelled image')}"),)
     figure = Figure("", "", f"% {measure.name}", series, ticks=ticks, bars=True)
     shown = {who: slots.get(who, place) for place, who in enumerate(_BOTH)}
     note = f"{measure.title} in % of your network, unadapted, and of the adapted one."
@@ -135,8 +136,8 @@ def _beside(run: Run, measure: Measure) -> list[Table]:
     ]
     images, changed = (run.record.get(key, 0) for key in ("compared", "compared_changed"))
     note = (
-        f"{images:,} images that both predicted; {changed:,} got another class. Entropy is "
-        f"a share of its maximum; {measure.name} is that of the labelled ones."
+        f"{counted(images, 'image')} that both predicted; {changed:,} got another class. Entropy "
+        f"is a share of its maximum; {measure.name} is that of the labelled ones."
     )
     columns = (Column("mean"), Column("source"), Column(_ADAPTED))
     return [Table("Beside the source", columns, tuple(rows), note)] if rows else []
@@ -171,7 +172,7 @@ def _classes(run: Run, slots: Mapping[str, int]) -> Block | None:
     given = [(name, n) for name, n in ranked if n]
     shown = given[:_MOST_CLASSES]
     more = f" Shown: the {len(shown)} most frequent." if len(shown) < len(given) else ""
-    note = f"{len(given)} of {len(counts)} classes were predicted at least once.{more}"
+    note = f"{len(given)} of {counted(len(counts), 'class')} were predicted at least once.{more}"
     series = Series(_ADAPTED, tuple(range(len(shown))), tuple(n for _, n in shown))
     ticks = tuple((float(place), name) for place, (name, _) in enumerate(shown))
     figure = Figure("predictions", "", "predictions", (series,), ticks=ticks, bars=True, decimals=0)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+from driftnorm._internal.counts import agreeing, counted
 from driftnorm.bench.metrics import FEW_LABELS
 from driftnorm.views.compare import is_guessing, near_chance
 from driftnorm.views.report.groups import Group
@@ -85,7 +86,7 @@ def group_verdict(group: Group, measure: Measure = ERROR) -> str:
     tried = [m for m in group.methods if m != group.reference]
     who = method
     if method != USUAL and len(tried) > 1:
-        who = f"{method}, the best of {len(tried)} methods by these labels,"
+        who = f"{method}, the best of {counted(len(tried), 'method')} by these labels,"
     doing = {
         "helps": "helps",
         "hurts": "does clear harm",
@@ -103,11 +104,11 @@ def group_verdict(group: Group, measure: Measure = ERROR) -> str:
     harmful = [m for m in tried if m != method and _harms(group, m)]
     if harmful and found != "hurts":
         lead += f"Clear harm by {_names(harmful)}. "
-    rest = f"; so {'do' if len(harmful) > 1 else 'does'} {_names(harmful)}" if harmful else ""
+    rest = f"; so {agreeing(len(harmful), 'does', 'do')} {_names(harmful)}" if harmful else ""
     rest = rest if found == "hurts" else ""
     if best != method and outcome(group, best) == "helps":
         rest += (
-            f"; the best of {len(tried)} methods by these labels is {best}, "
+            f"; the best of {counted(len(tried), 'method')} by these labels is {best}, "
             f"{measure.mean(group.of(best)):.1f} %"
         )
     return f"{lead}{who} {doing} on {group.title}: {numbers}{rest}."
@@ -132,17 +133,17 @@ def run_verdict(run: Run, measure: Measure = ACCURACY) -> str:
     if seen and changed is not None:
         return (
             f"{100 * changed / seen:.0f} % of the predictions differ from those of your network, "
-            f"unadapted, with {method} ({changed:,} of {seen:,} images that both predicted); "
-            "without enough labels, it is unknown which are right."
+            f"unadapted, with {method} ({changed:,} of {counted(seen, 'image')} that both "
+            "predicted); without enough labels, it is unknown which are right."
         )
     if "verdict" in record:
         return str(record["verdict"])
     images, changed = record.get("images"), record.get("changed")
     if images and changed is not None:
-        share = f"{changed:,} of {images:,} predictions ({100 * changed / images:.1f} %)"
+        share = f"{changed:,} of {counted(images, 'prediction')} ({100 * changed / images:.1f} %)"
         return f"{run.name}: {method} changed {share}."
     if images is not None:
-        return f"{run.name}: {method} gave {images:,} predictions."
+        return f"{run.name}: {method} gave {counted(images, 'prediction')}."
     return f"{run.name}: {method}."
 
 
@@ -163,8 +164,8 @@ def _labelled(record: dict[str, Any], method: str, measure: Measure) -> str:
     guessing = is_guessing(source, len(record.get("classes", ())))
     chance = " Your network, unadapted, is near chance here." if guessing else ""
     return (
-        f"{lead}{before:.{digits}f} % → {after:.{digits}f} % {word} on {count:,} labelled images, "
-        f"with {method}.{chance}"
+        f"{lead}{before:.{digits}f} % → {after:.{digits}f} % {word} on "
+        f"{counted(count, 'labelled image')}, with {method}.{chance}"
     )
 
 
@@ -177,7 +178,7 @@ def overall_verdict(
     if not groups and len(runs) == 1:
         return run_verdict(runs[0], measure or ACCURACY)
     if not groups:
-        return f"{len(runs)} runs; each has its own verdict below."
+        return f"{counted(len(runs), 'run')}; each has its own verdict below."
     found = Counter(outcome(group, usual_method(group)) for group in groups)
     best, times = Counter(best_method(group) for group in groups).most_common(1)[0]
     texts: dict[Outcome, str] = {
@@ -194,4 +195,6 @@ def overall_verdict(
     lead = f"Clear harm by {_names(others)}. " if others else ""
     guessing = sum(map(is_near_chance, groups))
     chance = f"; the network itself is near chance in {guessing}" if guessing else ""
-    return f"{lead}Adapting {', '.join(parts)} of {len(groups)} comparisons{more}{chance}."
+    return (
+        f"{lead}Adapting {', '.join(parts)} of {counted(len(groups), 'comparison')}{more}{chance}."
+    )

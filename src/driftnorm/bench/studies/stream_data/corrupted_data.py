@@ -8,6 +8,7 @@ from functools import cached_property
 
 from torch import nn
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId, Shift
 from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
@@ -96,8 +97,8 @@ class CorruptedData(StreamData):
         count = len(example) - self.skip
         if count < 1:
             raise ValueError(
-                f"`skip` must leave some of the {len(example)} images of {self.data}, got "
-                f"{self.skip}."
+                f"`skip` must leave some of the {counted(len(example), 'image')} of {self.data}, "
+                f"got {self.skip}."
             )
         limit = None if self.limit is None else min(self.limit, count)
         return self.skip + example.take(slice(self.skip, None)).some_positions(limit)
@@ -109,7 +110,7 @@ class CorruptedData(StreamData):
         if len(positions) == len(self._example):
             return data
         ends = f"{positions[0]} to {positions[-1]}"
-        some = f"{len(positions)} images of" if self._example.in_files else "images"
+        some = f"{counted(len(positions), 'image')} of" if self._example.in_files else "images"
         return replace(data, subset=", ".join(filter(None, (data.subset, f"{some} {ends}"))))
 
     @property

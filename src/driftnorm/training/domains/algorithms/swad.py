@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import vector_to_parameters
 
+from driftnorm._internal.counts import counted
 from driftnorm.errors import warn
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch
 from driftnorm.training.domains.algorithms.valley import Valley, ValleyRule
@@ -144,9 +145,9 @@ class SWAD(Algorithm):
         valley = self.valley
         if valley.start < 0:
             warn(
-                f"SWAD: the validation loss did not converge within {valley.seen} evaluations; the "
-                "weights are the mean of the last segment only. Train longer, or evaluate more "
-                "often."
+                "SWAD: the validation loss did not converge within "
+                f"{counted(valley.seen, 'evaluation')}; the weights are the mean of the last "
+                "segment only. Train longer, or evaluate more often."
             )
         taken = int(self.counts[1]) + len(self.rule.remaining(valley))
         return {"segments": taken, "start": valley.start, "threshold": valley.threshold}
