@@ -53,7 +53,7 @@ def counts_by_hand(source: str) -> list[str]:
             what = ast.unparse(value.value)
             number = re.match(r"len\(|sum\(|\w*count\b|images$|rows$", what)
             if number and COUNT.match(text.value):
-                found.append(f"line {node.lineno}: {{{what}}}{text.value}")
+                found.append(f"line {node.lineno}: {{{what}}}{text.value!s}")
     return found
 
 
