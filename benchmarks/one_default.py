@@ -94,6 +94,8 @@ PARTS = (
     "steady",
 )
 """What of `steady` does what."""
+COUNTED = ("steady", "steady:margin=0.05")
+"""Whose passes are counted."""
 SKETCH = ("source", "bn-window", "steady:order=0", "steady")
 
 
@@ -242,10 +244,10 @@ def count_passes(given: argparse.Namespace) -> None:
     clean = load_cifar10(given.cifar, "test").first(400)
     network = models.load("resnet20", given.weights / "cifar10-resnet20.safetensors")
     rows = []
-    for size, kind in product((8, 64), ("continual", "clean")):
+    for method, size, kind in product(COUNTED, (8, 64), ("continual", "clean")):
         names = DEVELOPMENT if kind == "continual" else ("clean",)
         shown = [clean if name == "clean" else corrupted(clean, name, SEVERITY) for name in names]
-        adapter, ran, batches = driftnorm.adapt(network, "steady"), [0], 0
+        adapter, ran, batches = driftnorm.adapt(network, method), [0], 0
         adapter(torch.zeros(2, 3, 32, 32))  # the first batch shows how the network runs
         adapter.reset()
         first = next(m for m in adapter.converted.modules() if isinstance(m, nn.Conv2d))
@@ -255,7 +257,7 @@ def count_passes(given: argparse.Namespace) -> None:
             for x in torch.split(images, size):
                 adapter(x)
                 batches += 1
-        rows.append({"stream": kind, "batch": size, "passes": ran[0] / batches})
+        rows.append({"method": method, "stream": kind, "batch": size, "passes": ran[0] / batches})
     PASSES.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
