@@ -97,7 +97,7 @@ def timeline_figure(
         strength = tuple((100 * found.strength / strongest).tolist())
         shares.append(Series("strength", middles, strength, f"% of severity {strongest}"))
     note = (
-        f"{positions.stream}: {len(positions):,} images in windows of {window}. "
+        f"{positions.stream}: {counted(len(positions), 'image')} in windows of {window}. "
         f"Order index {order_index(positions.label):.2f}, "
         f"mean run of a class {mean_run(positions.label):.1f} images."
     )
