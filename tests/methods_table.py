@@ -160,7 +160,7 @@ ROWS = (
     Row("lame", needs_source=True),
     Row("lame", {"kernel": "knn", "k": 2}, needs_source=True),
     Row("lame", {"gated": True}, needs_source=True),
-    Row("gprebn+prior:gated=True", _BOLD, trains="affine"),
+    Row("gprebn+prior", {**_BOLD, "gated": True}, trains="affine"),
     Row("prior", needs_source=True),
     Row("gprebn", {"cap": 0.01, "anchor": 0.1, "leash": 0.05, "lr": 0.1}, trains="affine"),
     Row("gprebn", {"statistics": Window(), **_BOLD}, trains="affine", needs_source=True),

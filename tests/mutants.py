@@ -71,10 +71,10 @@ MUTANTS = {
     ),
     "frozen writes are kept": Mutant(
         "adapter/_engine.py",
-        "        answer, logits = answer_of(self.recipe, step)\n        return answer if",
-        "        answer, logits = answer_of(self.recipe, step)\n"
+        "        return answer_of(self.recipe, step)\n",
+        "        answer = answer_of(self.recipe, step)\n"
         "        self._tree = {**step._draft.tree(), 'batches': self.batches + 1}\n"
-        "        return answer if",
+        "        return answer\n",
     ),
     "no check of the input": Mutant(
         "adapter/_engine.py",

@@ -220,5 +220,5 @@ def test_table_forms() -> None:
     console = Console(width=60, record=True, file=io.StringIO())
     console.print(table.to_rich())
     assert "t[wo]" in console.export_text()
-    with pytest.raises(ValueError, match="must have 1 cells"):
+    with pytest.raises(ValueError, match="must have 1 cell,"):
         Table("T", (Column("a"),), (("x", 1.0),))

@@ -180,7 +180,7 @@ def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
         ),
         (
             ["adapt", "x:y", "d", "--method", "gprebn:theta=abc"],
-            "driftnorm: `theta` is the weight of the target statistics",
+            "driftnorm: 'gprebn' with theta='abc': `theta` is the weight of the target statistics",
         ),
     ],
 )

@@ -175,7 +175,7 @@ def test_both_versions_of_terra_incognita(tmp_path) -> None:
     folder = empty_files(tmp_path / "terra_incognita", few(TERRA))
     opened = open_domains(tmp_path)
     assert (opened.name, len(opened)) == ("TerraIncognita", 40)
-    assert "location_100 (expected 4741 pictures, found 10)" in opened.note
+    assert "location_100 (expected 4,741 pictures, found 10)" in opened.note
     (folder / "location_38" / "dog" / "0.jpg").unlink()
     (folder / "location_38" / "dog").rmdir()
     with pytest.raises(DataError, match=r"missing: location_38/dog \(a class of TerraIncognita\)"):

@@ -251,7 +251,7 @@ def test_severity_takes_images_farther_from_the_clean_ones(name, scale) -> None:
         ({"severity": 2.0}, TypeError, r"got 2\.0"),
         ({"name": "gausian_noise"}, ValueError, "Did you mean 'gaussian_noise'"),
         ({"name": "xyz"}, ValueError, "Choose one of gaussian_noise"),
-        ({"indices": [1, 2]}, ValueError, r"each of the 1 images, got shape \(2,\)"),
+        ({"indices": [1, 2]}, ValueError, r"one entry per image, here 1, got shape \(2,\)"),
         ({"indices": [0.5]}, TypeError, "integers, got dtype float64"),
         ({"indices": [-3]}, ValueError, "negative, got -3"),
         ({"seed": -1}, ValueError, "`seed` must be an integer from 0"),

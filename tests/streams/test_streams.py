@@ -429,7 +429,7 @@ def test_text_that_is_not_a_stream(text, message):
     [
         ("steady", LABELS, (FOG, CLEAN), "one domain for a steady stream, got 2"),
         ("continual", LABELS, (), "at least one domain"),
-        ("continual:part=1201", LABELS, [FOG], "'fog' has 1200 images; got 1201"),
+        ("continual:part=1201", LABELS, [FOG], "'fog' has 1,200 images; got 1201"),
         ("gradual", LABELS, (CLEAN, FOG), "several severities"),
         ("probes", LABELS, (FOG, NOISE), "`probe` must be the name .* fog, noise; got 'clean'"),
         ("continual", LABELS / 2, [FOG], "class numbers, 0 or greater"),

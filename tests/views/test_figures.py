@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -271,7 +272,7 @@ def test_the_command_puts_files_together(
     listed = capsys.readouterr().out
     plot()
     assert capsys.readouterr().out == listed
-    assert [line.split()[0] for line in listed.splitlines()] == [*PLOTS]
+    assert re.findall(r"^ ([a-z0-9-]+)  ", listed, re.MULTILINE) == ["name", *PLOTS]
     plot("severity", files, out=tmp_path / "other.pdf", form="pdf", quiet=True)
     with pytest.raises(ValueError, match=r"must end in \.pdf as `--format` says"):
         plot("severity", files, out=tmp_path / "other.svg", form="pdf")

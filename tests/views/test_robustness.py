@@ -459,7 +459,8 @@ def test_tables_are_listed_and_written_to_files(
 ) -> None:
     listed = shown(capsys, "list")
     assert shown(capsys) == listed
-    assert [line.split()[0] for line in listed.splitlines()][:2] == ["summary", "detailed"]
+    names = re.findall(r"^ ([a-z0-9-]+)  ", listed, re.MULTILINE)
+    assert names[:3] == ["name", "summary", "detailed"]
     save_rows(made_rows({"tent": 0.2, "bn": 0.3}, STREAMS), tmp_path / "rows.jsonl")
     rows, made = tmp_path / "rows.jsonl", VIEWS["summary"]
     table = made.make(in_order(load_rows(rows), made.methods))

@@ -9,7 +9,6 @@ from typing import SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from driftnorm._internal.counts import counted
 from driftnorm._internal.names import nearest
 from driftnorm._internal.types import Pixels
 from driftnorm.shifts._common import Chunk, Draws
@@ -126,8 +125,7 @@ def _checked_indices(indices: npt.ArrayLike | None, count: int) -> list[int]:
     array = np.asarray(indices)
     if array.shape != (count,):
         raise ValueError(
-            f"`indices` must have one entry for each of the {counted(count, 'image')}, "
-            f"got shape {array.shape}."
+            f"`indices` must have one entry per image, here {count}, got shape {array.shape}."
         )
     if count and array.dtype.kind not in "iu":
         raise TypeError(f"`indices` must be integers, got dtype {array.dtype}.")
