@@ -4,13 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from driftnorm._internal.processes import checked_workers, end_if_stopped, in_processes
+from driftnorm._internal.processes import (
+    _signals_held,
+    checked_workers,
+    end_if_stopped,
+    in_processes,
+)
 from driftnorm.errors import WorkerError
 
 
@@ -123,3 +129,23 @@ def test_the_number_of_workers(workers: int) -> None:
         checked_workers(workers)
     assert checked_workers(3) == 3
     assert checked_workers(None) >= 1
+
+
+def test_a_signal_that_another_thread_receives_waits_until_a_worker_has_started() -> None:
+    """Blocked in the main thread, it still goes to another one, and is handled in the main one."""
+    told: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: told.append("handled"))
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        with _signals_held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.05)
+            told.append("started")
+        assert told == ["started", "handled"]
+        assert signal.getsignal(signal.SIGTERM) is not before
+    finally:
+        over.set()
+        other.join()
+        signal.signal(signal.SIGTERM, before)

@@ -166,18 +166,28 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Block signals: one that arrived between a worker's start and its first task would orphan it.
+    """Hold signals back: one between a worker's start and its first task would orphan it.
 
-    Workers start with signals blocked until `_prepare`: Ctrl-C in a terminal reaches them too.
+    Blocking them is not enough, since any other thread may receive a signal that Python then
+    handles in this one. Workers start with signals blocked until `_prepare`: Ctrl-C in a terminal
+    reaches them too.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    held: list[int] = []
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {each: signal.signal(each, lambda n, _: held.append(n)) for each in _SIGNALS}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for each, handler in handlers.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        for number in dict.fromkeys(held):
+            signal.raise_signal(number)
 
 
 @contextmanager
