@@ -4,9 +4,9 @@ Formula:
     Statistics of a window of the stream that forgets at a jump (``bn-window``), with its own window
     for each theta of a small grid: 0 (the source), 0.2, 0.5, 1, and 1 over about 16 images only.
     J = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2) over about 256 recent images, from
-    predictions alone; where those of neighbours are alike, plus order * (mean p_i . p_(i+1) -
-    |mean p|^2). The answer is the mean of their probabilities with weights exp(J / t), where
+    predictions alone. The answer is the mean of their probabilities with weights exp(J / t), where
     t = 0.1 (h / ln K)^2 and h is the lowest H(mean p): with few classes the best one answers alone.
+    With `order`, J grows by order * (mean p_i . p_(i+1) - |mean p|^2) where neighbours are alike.
 
 When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
 images in between, few of many classes. No gradient: up to five forward passes per batch. When it
@@ -32,7 +32,7 @@ def steady(
     jump: float = 3.0,
     short: float = 16.0,
     temperature: float = 0.1,
-    order: float = 8.0,
+    order: float = 0.0,
     margin: float = 0.2,
     only: Selector | None = None,
 ) -> Recipe:
@@ -48,7 +48,8 @@ def steady(
         short: Images of the short window; 0 turns it off.
         temperature: How far behind a theta may be and still have a third of the best one's weight;
             at 0 the best one answers alone.
-        order: How much it counts that neighbours are predicted alike, where labels come in order.
+        order: How much it counts that neighbours are predicted alike, where labels come in order; 8
+            suits images sorted by class, and costs accuracy where shifts follow each other.
         margin: How far behind a theta may be and still be run on every batch; less is cheaper.
         only: The layers that take part.
     """

@@ -41,10 +41,10 @@ class ThetaChoice(Answer):
     it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
     over recent images are kept, and ``J`` is their `information`. Where neighbouring images are
     seen to be alike, the labels come in order, and predictions that stay with a class are right:
-    ``order`` times their `coherence` is added to ``J``. The answer is the mean of the probabilities
-    with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread over all
-    classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one answers
-    alone, because every theta but 0 is wrong when the labels shift.
+    ``order`` times their `coherence` may be added to ``J``. The answer is the mean of the
+    probabilities with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread
+    over all classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one
+    answers alone, because every theta but 0 is wrong when the labels shift.
 
     Attributes:
         thetas: Those beside the recipe's own.
@@ -53,11 +53,13 @@ class ThetaChoice(Answer):
         caution: How much more the certainty of predictions counts than their spread.
         memory: Images over which predictions are averaged.
         enough: Images needed for a choice; until then the source answers.
-        order: How much coherence counts where labels come in order; 0 turns it off.
+        order: How much coherence counts where labels come in order; at 0, not at all. It helps on
+            images that are sorted by class, and harms where shifts follow each other: predictions
+            that collapse under some of them are as coherent as ordered labels.
         forget: The share of the sums that survives a jump of the statistics.
         temperature: How far behind a theta may be and still have a third of the best one's weight.
-        margin: A theta this far behind is only run now and then (but for the source, on which the
-            order of the labels shows best),
+        margin: A theta this far behind is only run now and then (but for the source, if the order
+            counts, which shows best on it),
         every: namely once in this many batches, until the statistics jump.
     """
 
@@ -66,7 +68,7 @@ class ThetaChoice(Answer):
     caution: float = 3.0
     memory: float = 256.0
     enough: int = 16
-    order: float = 8.0
+    order: float = 0.0
     forget: float = 0.1
     temperature: float = 0.1
     margin: float = 0.2
@@ -124,7 +126,7 @@ class ThetaChoice(Answer):
         turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
         for name, theta in _names(self).items():
             behind = name in worth and max(worth.values()) - worth[name] > self.margin
-            if theta and behind and not jumped and not turn:
+            if (theta or not self.order) and behind and not jumped and not turn:
                 others[name] = {key: held for key, held in known[name].items() if key != "last"}
                 continue
             seen = self._asked(step, name, known.get(name, {}), jumped)
