@@ -397,8 +397,7 @@ def engine_overhead() -> str:
         "by six "
         "pairs of processes on an idle machine, median and quartiles of the ratios. `python "
         "benchmarks/against.py SRC` with the sources before the contract (the parent of commit "
-        "58c4775). `bn` was measured last; `tent` and `gprebn` at commit 217ee11, where `bn` had "
-        "1.01 at both sizes."
+        "58c4775). `bn` was measured at commit 51177fa, `tent` and `gprebn` at 217ee11."
     )
     return Table(
         "The engine before and after the open contract", columns, lines, note

@@ -39,8 +39,8 @@ class BatchReport:
             the two give different classes; NaN if there are none. Their accuracies on these images
             differ by no more than this.
         source: The source's logits on the first images of the batch, if the guard asked for them.
-        restarted: Whether adapting began again from the source at this batch: after so many
-            batches, or because the method or the guard asked for it.
+        restarted: Whether adapting began again from the source at this batch: after a set
+            number of batches, or because the method or the guard asked for it.
     """
 
     status: Literal["adapted", "frozen", "bad", "guarded", "empty"]
