@@ -4,11 +4,13 @@
         [--rows docs/rows/engine-overhead.jsonl]
 
 Each version has processes of its own for every method and batch size, `PAIRS` one after the other;
-both of a pair run one batch in turn, so that other load on the machine affects both. Ratios are
+both of a pair run one batch in turn, so that other load on the machine affects both. Time is that
+of the processor: with one thread and an idle machine it is what the clock shows. Ratios are
 this / other: the median over the rounds, and the ratio of the fastest rounds, which a busy machine
-disturbs least. Memory is exact: the most bytes that tensors held at once during a batch. Both
-versions keep the memory that they free: otherwise the kernel's page faults, which hit one process
-and not the next, decide by how much large batches differ.
+disturbs least. Two numbers are exact: how many tensor operations a batch calls, and the most bytes
+that tensors held at once during it. Both versions keep the memory that they free: otherwise the
+kernel's page faults, which hit one process and not the next, decide by how much large batches
+differ.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ from torch.utils._pytree import tree_leaves
 class Peak(TorchDispatchMode):
     def __init__(self):
         super().__init__()
-        self.held, self.now, self.most = {}, 0, 0
+        self.held, self.now, self.most, self.calls = {}, 0, 0, 0
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
+        self.calls += 1
         for leaf in tree_leaves(made):
             if isinstance(leaf, torch.Tensor):
                 storage = leaf.untyped_storage()
@@ -62,10 +65,11 @@ with Peak() as peak:
     model(x)
     model(x)
 print(peak.most / 2**20, flush=True)
+print(peak.calls / 2, flush=True)
 for _ in sys.stdin:
-    begun = time.perf_counter()
+    begun = time.process_time()
     model(x)
-    print(time.perf_counter() - begun, flush=True)
+    print(time.process_time() - begun, flush=True)
 """
 
 
@@ -81,7 +85,7 @@ class Version:
             text=True,
             env=environment,
         )
-        self.peak_megabytes = self._answer()
+        self.peak_megabytes, self.operations = self._answer(), self._answer()
 
     def _answer(self) -> float:
         assert self._process.stdout is not None
@@ -113,6 +117,7 @@ def compare(other: Path, method: str, size: int, rounds: int) -> dict[str, str |
     low, middle, high = statistics.quantiles([this / that for this, that in rows], n=4)
     fastest = [min(column) for column in zip(*rows, strict=True)]
     memory = [version.peak_megabytes for version in versions]
+    calls = [int(version.operations) for version in versions]
     return {
         "method": method,
         "batch": size,
@@ -122,6 +127,8 @@ def compare(other: Path, method: str, size: int, rounds: int) -> dict[str, str |
         "high": round(high, 4),
         "fastest": round(fastest[0] / fastest[1], 4),
         "milliseconds": round(1e3 * fastest[0], 2),
+        "operations": calls[0],
+        "other_operations": calls[1],
         "megabytes": round(memory[0], 2),
         "other_megabytes": round(memory[1], 2),
     }

@@ -381,6 +381,7 @@ def engine_overhead() -> str:
             f"{row['time']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
             row["fastest"],
             row["milliseconds"],
+            f"{row['operations']:,} and {row['other_operations']:,}",
             f"{row['megabytes']:.1f} and {row['other_megabytes']:.1f}",
         )
         for row in rows
@@ -390,14 +391,17 @@ def engine_overhead() -> str:
         Column("time, this / before"),
         Column("fastest round, this / before", decimals=2),
         Column("ms, this"),
+        Column("tensor operations"),
         Column("tensors, MB"),
     )
     note = (
         f"ResNet-20, 32 px, one thread, guard off; {counted(rows[0]['rounds'], 'round')} in turn, "
-        "by six "
-        "pairs of processes on an idle machine, median and quartiles of the ratios. `python "
+        "by six pairs of processes on an otherwise idle machine; processor time, median and "
+        "quartiles of the ratios. Pairs differ by several percent, up or down, by how their memory "
+        "happens to lie. "
+        "Operations and memory are exact: per batch, this version and the one before. `python "
         "benchmarks/against.py SRC` with the sources before the contract (the parent of commit "
-        "58c4775). `bn` was measured at commit 51177fa, `tent` and `gprebn` at 217ee11."
+        "58c4775)."
     )
     return Table(
         "The engine before and after the open contract", columns, lines, note

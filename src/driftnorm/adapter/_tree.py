@@ -41,15 +41,14 @@ def tensors(tree: Any) -> Iterator[Tensor]:
 def new_tensors(tree: Any, before: Any) -> list[Tensor]:
     """The tensors of a tree that were not in the tree before: what a batch has replaced."""
     found: list[Tensor] = []
-    if tree is not before:
+    if isinstance(tree, Tensor) and tree is not before:
+        found.append(tree)
+    elif tree is not before:
         _collect(tree, before, found)
     return found
 
 
 def _collect(tree: Any, before: Any, found: list[Tensor]) -> None:
-    if isinstance(tree, Tensor):
-        found.append(tree)
-        return
     if isinstance(tree, tuple):
         tree = dict(enumerate(tree))
         before = dict(enumerate(before)) if isinstance(before, tuple) else {}
@@ -60,7 +59,10 @@ def _collect(tree: Any, before: Any, found: list[Tensor]) -> None:
         earlier = known.get(key)
         if value is earlier or type(value) is int:  # every layer of every batch counts itself
             continue
-        _collect(value, earlier, found)
+        if isinstance(value, Tensor):  # no call for each of the many
+            found.append(value)
+        else:
+            _collect(value, earlier, found)
 
 
 def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
