@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import driftnorm
-from driftnorm.bench import metrics
+from driftnorm.bench import batch_scores, metrics
+from driftnorm.bench.batch_scores import joined, score_batch
 from driftnorm.bench.cell import (
     Cell,
     DataId,
@@ -49,12 +50,15 @@ def test_bits_round_trip(bits: list[bool]) -> None:
 def test_metrics_against_torch_and_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(200, 5, generator=generator) * 3, torch.arange(200) % 5
-    log_p = metrics.log_softmax(logits.numpy())
-    nll = nn.functional.cross_entropy(logits.double(), labels)
-    assert metrics.negative_log_likelihood(log_p, labels.numpy()) == pytest.approx(float(nll))
-    p = np.exp(log_p)
-    assert metrics.mean_entropy(log_p) == pytest.approx(float(-(p * log_p).sum(1).mean()))
-    confidence, correct = p.max(1), p.argmax(1) == labels.numpy()
+    scores = score_batch(logits.numpy(), labels.numpy())
+    likelihood = -nn.functional.cross_entropy(logits.double(), labels, reduction="none")
+    assert scores.log_likelihood == pytest.approx(likelihood.numpy())
+    p = logits.double().softmax(dim=1)
+    assert scores.entropy == pytest.approx(-(p * p.log()).sum(dim=1).numpy())
+    confidence, correct = p.numpy().max(1), p.numpy().argmax(1) == labels.numpy()
+    assert scores.confidence == pytest.approx(confidence)
+    assert np.array_equal(scores.choice, p.numpy().argmax(1))
+    assert np.array_equal(scores.correct, correct)
     gap = 0.0
     for low in np.arange(15) / 15:
         inside = (confidence > low) & (confidence <= low + 1 / 15)
@@ -62,6 +66,42 @@ def test_metrics_against_torch_and_loops() -> None:
             gap += inside.sum() * abs(confidence[inside].mean() - correct[inside].mean())
     ece = metrics.expected_calibration_error(confidence, correct)
     assert ece == pytest.approx(gap / 200)
+
+
+def test_scores_do_not_depend_on_how_predictions_are_dealt_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In blocks, in batches, and as positions of dense predictions, some without a class."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(6, 4, 3, 5, generator=generator)
+    labels = torch.randint(0, 4, (6, 3, 5), generator=generator)
+    labels[labels == 2] = 255
+    dense = score_batch(logits.numpy(), labels.numpy())
+    known = labels != 255
+    flat = score_batch(logits.movedim(1, -1)[known].numpy(), labels[known].numpy())
+    monkeypatch.setattr(batch_scores, "BLOCK", 7)
+    blocks = score_batch(logits.numpy(), labels.numpy())
+    batches = joined(
+        score_batch(*(each.numpy() for each in batch))
+        for batch in zip(logits.split(2), labels.split(2), strict=True)
+    )
+    for other in (flat, blocks, batches):
+        for one, two in zip(dense, other, strict=True):
+            assert np.array_equal(one, two)
+    assert len(dense.choice) == int(known.sum())
+    unlabelled = score_batch(logits.numpy())
+    assert unlabelled.correct is None
+    assert len(unlabelled.choice) == labels.numel()
+    with pytest.raises(ValueError, match=r"shape \(6, 3, 5\)"):
+        score_batch(logits.numpy(), labels[0].numpy())
+
+
+def test_impossible_classes_have_no_entropy_and_lost_answers_are_seen() -> None:
+    infinite = np.array([[0.0, -np.inf], [np.nan, 0.0]], dtype=np.float32)
+    scores = score_batch(infinite)
+    assert scores.entropy[0] == 0
+    assert scores.confidence[0] == 1
+    assert np.isnan(scores.entropy[1])
 
 
 def test_paired_interval_covers_and_is_repeatable() -> None:

@@ -27,6 +27,7 @@ from torch import nn
 import driftnorm
 from driftnorm import cli
 from driftnorm._internal.csv_cells import safe_cell, text_of_cell
+from driftnorm.bench.scoring import scores_of
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint
@@ -599,7 +600,7 @@ def test_no_cell_is_a_formula_and_the_names_can_be_had_again(home: Path) -> None
 
 def test_answers() -> None:
     logits = torch.tensor([[0.0, 0.0], [1000.0, -1000.0], [float("nan"), 0.0], [-1.0, 0.0]])
-    even, sure, lost, other = read_answers(logits)
+    even, sure, lost, other = read_answers(scores_of(logits), 4, 2)
     assert (even.confidence, even.entropy) == (0.5, pytest.approx(1))
     assert (sure.choice, sure.confidence, sure.entropy) == (0, 1.0, 0.0)
     assert lost.choice is None
@@ -608,9 +609,7 @@ def test_answers() -> None:
     expected = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
     assert (other.choice, other.entropy) == (1, pytest.approx(expected))
     with pytest.raises(TypeError, match="one row of logits"):
-        read_answers(torch.zeros(2, 3, 4, 4))
-    with pytest.raises(TypeError, match="got dict"):
-        read_answers({})
+        read_answers(scores_of(torch.zeros(2, 3, 4, 4)), 2, 3)
 
 
 def test_the_course_of_a_run_stays_small_and_keeps_its_sums() -> None:

@@ -18,9 +18,6 @@ __all__ = [
     "counted_interval",
     "expected_calibration_error",
     "filled_bins",
-    "log_softmax",
-    "mean_entropy",
-    "negative_log_likelihood",
     "pack_bits",
     "paired_interval",
     "pooled_bins",
@@ -45,23 +42,6 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
-
-
-def log_softmax(logits: NDArray[np.floating]) -> Floats:
-    """Log probabilities along axis 1, without overflow."""
-    wide = logits.astype(np.float64)
-    shifted = wide - wide.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
-
-
-def negative_log_likelihood(log_p: Floats, labels: NDArray[np.integer]) -> float:
-    """Mean of -log p(true class), in nats."""
-    return float(-log_p[np.arange(len(labels)), labels].mean())
-
-
-def mean_entropy(log_p: Floats) -> float:
-    """Mean Shannon entropy of the predictions, in nats."""
-    return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
 
 
 def expected_calibration_error(confidence: NDArray[np.floating], correct: Bools) -> float:

@@ -4,35 +4,67 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter._checks import check_labelled
 from driftnorm.adapter.drift import layer_distances
+from driftnorm.bench.batch_scores import BatchScores, joined, score_batch
 from driftnorm.bench.metrics import (
     Bools,
     Floats,
     expected_calibration_error,
     filled_bins,
-    log_softmax,
-    mean_entropy,
-    negative_log_likelihood,
     pack_bits,
 )
 from driftnorm.bench.protocol import sampled_positions
 
-__all__ = ["Events", "Further", "evaluate"]
+__all__ = ["Events", "Further", "Served", "evaluate", "scores_of", "serve"]
 
 Events: TypeAlias = Mapping[str, list[int]]
 """At which predictions something happened: ``resets`` and ``alarms``."""
 Further: TypeAlias = Callable[[Adapter, Bools, Floats, Events], Mapping[str, object]]
 """Further metrics from the adapter after a stream, which samples were right, the confidences, and
 what happened on the way."""
+
+
+class Served(NamedTuple):
+    """What became of one batch.
+
+    Attributes:
+        scores: What the adapter answered.
+        seconds: Spent in the adapter.
+        restarted: Whether it started again from the source.
+        alarms: How many its guard raised.
+    """
+
+    scores: BatchScores
+    seconds: float
+    restarted: bool
+    alarms: int
+
+
+def serve(adapter: Adapter, x: Tensor, labels: Tensor | None = None) -> Served:
+    """Show a batch to an adapter, and read its answers; it never sees the labels.
+
+    This is how benchmarks, `driftnorm adapt` and `driftnorm diagnose` run an adapter: they differ
+    in what they keep.
+    """
+    begun, alarms = time.perf_counter(), len(adapter.alarms)
+    answer = adapter(x)
+    seconds = time.perf_counter() - begun
+    restarted = adapter.last is not None and adapter.last.restarted
+    scores = scores_of(adapter.logits_in(answer), labels)
+    return Served(scores, seconds, restarted, len(adapter.alarms) - alarms)
+
+
+def scores_of(logits: Tensor, labels: Tensor | None = None) -> BatchScores:
+    """The answers in a batch of logits, of any network and on any device."""
+    known = None if labels is None else labels.cpu().numpy()
+    return score_batch(logits.detach().float().cpu().numpy(), known)
 
 
 def evaluate(
@@ -62,67 +94,52 @@ def evaluate(
         statistics it tracked: pairs of its name and the mean distance from the source's over
         channels, in deviations.
     """
-    outputs, truth, online, seconds = [], [], [], 0.0
+    served: list[BatchScores] = []
+    online, seconds, done = [], 0.0, 0
     said: set[str] = set()
     events: dict[str, list[int]] = {"resets": [], "alarms": []}
-    done = 0
     for batch in stream:
         x, labels = check_labelled(batch, "stream")
-        begun, alarms = time.perf_counter(), len(adapter.alarms)
         with warnings_to(said.add):
-            answer = adapter(x)
-        seconds += time.perf_counter() - begun
-        if adapter.last is not None and adapter.last.restarted:
-            events["resets"].append(done)
-        events["alarms"] += [done] * (len(adapter.alarms) - alarms)
-        predicted, known = _by_sample(adapter.logits_in(answer), labels)
-        done += len(known)
-        outputs.append(predicted)
-        truth.append(known)
-        online.append(float((predicted.argmax(axis=1) != known).mean()) if len(known) else 0.0)
+            scores, took, restarted, alarms = serve(adapter, x, labels)
+        seconds += took
+        events["resets"] += [done] * restarted
+        events["alarms"] += [done] * alarms
+        served.append(scores)
+        done += len(scores.choice)
+        online.append(_error(scores))
         if on_batch is not None:
             on_batch(len(labels))
-    if not outputs:
+    if not served:
         raise ValueError("`stream` gave no batch; there is nothing to evaluate.")
-    log_p, target = log_softmax(np.concatenate(outputs)), np.concatenate(truth)
-    chosen = log_p.argmax(axis=1)
-    correct = chosen == target
-    confidence = np.exp(log_p.max(axis=1))
+    whole = joined(served)
+    correct, log_likelihood = whole.correct, whole.log_likelihood
+    assert correct is not None
+    assert log_likelihood is not None
     return {
         "error": float(1 - correct.mean()),
-        "nll": negative_log_likelihood(log_p, target),
-        "ece": expected_calibration_error(confidence, correct),
-        "entropy": mean_entropy(log_p),
+        "nll": float(-log_likelihood.mean()),
+        "ece": expected_calibration_error(whole.confidence, correct),
+        "entropy": float(whole.entropy.mean()),
         "online_error": [round(e, 6) for e in online],
         "correct": pack_bits(correct),
-        "count": len(target),
-        "answers": chosen[sampled_positions(len(target))].tolist(),
-        "reliability": filled_bins(confidence, correct),
+        "count": done,
+        "answers": whole.choice[sampled_positions(done)].tolist(),
+        "reliability": filled_bins(whole.confidence, correct),
         "bad_batches": adapter.bad_batches,
         "alarms": len(adapter.alarms),
         "resets": len(events["resets"]),
         "seconds": round(seconds, 4),
-        **({} if further is None else further(adapter, correct, confidence, events)),
+        **({} if further is None else further(adapter, correct, whole.confidence, events)),
         **({"warnings": sorted(said)} if said else {}),
         **({"drift": drift} if (drift := _drift(adapter)) else {}),
     }
 
 
-def _by_sample(logits: Tensor, labels: Tensor) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
-    """Logits and class of each image, or of each position that has a class."""
-    rows = logits.detach().float().cpu().numpy()
-    known = labels.cpu().numpy()
-    if rows.shape[:1] + rows.shape[2:] != known.shape:
-        raise ValueError(
-            f"`labels` must be one per prediction: expected shape "
-            f"{rows.shape[:1] + rows.shape[2:]} for logits of shape {rows.shape}, "
-            f"got {known.shape}."
-        )
-    if rows.ndim == 2:
-        return rows, known
-    rows, known = np.moveaxis(rows, 1, -1).reshape(-1, rows.shape[1]), known.reshape(-1)
-    real = (known >= 0) & (known < rows.shape[1])
-    return rows[real], known[real]
+def _error(scores: BatchScores) -> float:
+    """Of a batch; 0 if none of its positions has a class."""
+    assert scores.correct is not None
+    return float(1 - scores.correct.mean()) if len(scores.correct) else 0.0
 
 
 def _drift(adapter: Adapter) -> list[tuple[str, float]]:

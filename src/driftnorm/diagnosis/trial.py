@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from driftnorm.adapter import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter._surgery import find_batch_norms
-from driftnorm.adapter.guard import read_signals
+from driftnorm.bench.batch_scores import BatchScores
 from driftnorm.bench.metrics import Interval, paired_interval
+from driftnorm.bench.scoring import scores_of, serve
 from driftnorm.diagnosis.layer_drift import Drift, DriftMeter
 from driftnorm.diagnosis.order import FOLDERS, LABELS, Serial, serial
 from driftnorm.errors import DriftnormWarning
@@ -142,12 +143,11 @@ class _Tally:
     entropy: float = 0.0
     predictions: list[Tensor] = field(default_factory=list)
 
-    def add(self, logits: Tensor) -> None:
-        signals = read_signals(logits)
-        self.entropy += signals.entropy * len(signals.labels)
+    def add(self, scores: BatchScores, classes: int) -> None:
+        self.entropy += float(scores.entropy.sum()) / math.log(max(classes, 2))
         # Dense predictions are many: two bytes each are enough for all but huge label sets.
-        narrow = torch.int16 if logits.shape[1] < 2**15 else torch.int32
-        self.predictions.append(signals.labels.to(narrow).cpu())
+        narrow = np.int16 if classes < 2**15 else np.int32
+        self.predictions.append(torch.from_numpy(scores.choice.astype(narrow)))
 
 
 def dry_run(
@@ -213,9 +213,10 @@ class _Run:
                     "`labels` must give one class per image, but this network predicts several."
                 )
             self.labels.append(truth[whole].cpu())
-        self.tallies["source"].add(logits)
+        classes = logits.shape[1]
+        self.tallies["source"].add(scores_of(logits), classes)
         for name, adapter in self.adapters.items():
-            self.tallies[name].add(adapter(images))
+            self.tallies[name].add(serve(adapter, images).scores, classes)
         if self.mixing is not None:
             self.mixing(images)
         self.sizes.append(len(images))

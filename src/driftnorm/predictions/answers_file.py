@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from driftnorm._internal.counts import counted
 from driftnorm._internal.csv_cells import safe_cell
 from driftnorm._internal.files import naming
+from driftnorm.bench.batch_scores import BatchScores
 from driftnorm.bench.metrics import BINS, bin_of
 from driftnorm.errors import DataError
 
@@ -52,20 +50,20 @@ class Answer(NamedTuple):
     error: str = ""
 
 
-@torch.no_grad()
-def read_answers(logits: Any) -> list[Answer]:
-    """The answers in a batch of logits (N, K)."""
-    if not isinstance(logits, Tensor) or logits.dim() != 2:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise TypeError(f"expected one row of logits per image from the network, got {got}.")
-    p = logits.float().softmax(dim=1)
-    confidence, index = p.max(dim=1)
-    entropy = torch.special.entr(p).sum(dim=1) / math.log(max(p.shape[1], 2))
+def read_answers(scores: BatchScores, images: int, classes: int) -> list[Answer]:
+    """The answers to a batch of images, from a network that tells some number of classes apart."""
+    if len(scores.choice) != images:
+        raise TypeError(
+            f"expected one row of logits per image from the network, got {len(scores.choice):,} "
+            f"predictions for {counted(images, 'image')}."
+        )
+    entropies = scores.entropy / math.log(max(classes, 2))
+    columns = (scores.choice.tolist(), scores.confidence.tolist(), entropies.tolist())
     return [
         Answer(i, c, e)
         if math.isfinite(c) and math.isfinite(e)
         else Answer(None, error="the network's answer is not finite")
-        for i, c, e in zip(index.tolist(), confidence.tolist(), entropy.tolist(), strict=True)
+        for i, c, e in zip(*columns, strict=True)
     ]
 
 

@@ -19,6 +19,8 @@ from driftnorm._internal.files import exclusive, write_atomically
 from driftnorm._internal.warning_texts import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
+from driftnorm.bench.batch_scores import BatchScores
+from driftnorm.bench.scoring import scores_of, serve
 from driftnorm.errors import DataError
 from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing
@@ -285,7 +287,7 @@ class _Session:
         answers = [Answer(None, error=item.error) for item in batch]
         if readable:
             x = as_batch([pixels for _, pixels in readable], self._device)
-            given = read_answers(self.adapter(x))
+            given = self._read(serve(self.adapter, x).scores, len(x))
             for (place, _), answer in zip(readable, given, strict=True):
                 answers[place] = answer
         names = [item.name for item in batch]
@@ -307,6 +309,9 @@ class _Session:
         entropies = [answer.entropy for answer in answers if answer.choice is not None]
         return sum(entropies) / len(entropies) if entropies else float("nan")
 
+    def _read(self, scores: BatchScores, images: int) -> list[Answer]:
+        return read_answers(scores, images, len(self.plan.classes))
+
     def _compare(self, x: Tensor, shown: Sequence[tuple[Item, Answer, int | None]]) -> None:
         """Put the source's answers beside ours: to all labelled batches, else to a sample."""
         comparison, last = self.state.comparison, self.adapter.last
@@ -317,8 +322,8 @@ class _Session:
             return
         if asked is None or (labelled and len(asked) < wanted):
             with torch.no_grad():
-                asked = self.source(x[:wanted])
-        plain = read_answers(asked)
+                asked = self.adapter.logits_in(self.source(x[:wanted]))
+        plain = self._read(scores_of(asked), len(asked))
         comparison.add(shown[: len(plain)], plain, self.plan.classes)
 
     def _snapshot(self, speed: float, entropy: float) -> Snapshot:
