@@ -127,7 +127,7 @@ def test_what_changed_is_said_in_one_honest_sentence() -> None:
     assert (comparison.images, comparison.changed, comparison.judged) == (2, 1, [0, 0, 0])
     assert [(e["source"], e["adapted"]) for e in comparison.examples] == [("cat", "dog")]
     said = comparison.verdict()
-    assert "50.0 % of the answers differ" in said
+    assert "50.0 % of the answers differ, so accuracy on them differs by at most as many" in said
     assert "mean entropy goes from 0.800 to 0.400 and class spread from 1.000 to 0.000" in said
     assert "from 55.0 to 85.0 %" in said
     assert said.endswith("the predictions are less informative, which speaks against adapting.")

@@ -137,7 +137,12 @@ class Diagnosis:
             for trial in self.run.trials
         ]
         columns = (Column("method"), *map(Column, names))
-        return Table("Images with the same predicted class, in %", columns, tuple(rows))
+        note = (
+            "The accuracies of two methods on these images differ by at most the share on which "
+            "they disagree: 90 % in the row of a method under source means at most 10 points "
+            "better or worse than your network, unadapted."
+        )
+        return Table("Images with the same predicted class, in %", columns, tuple(rows), note)
 
     def _thetas(self) -> Table:
         rows = tuple((f"{theta:g}", worth) for theta, worth in self.run.thetas.items())

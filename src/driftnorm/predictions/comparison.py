@@ -110,7 +110,8 @@ class Comparison:
         spread = [self._spread(given) for given in self.predicted]
         changed = (
             f"On {counted(self.images, 'image')} that were also shown to the source, "
-            f"{100 * self.changed / self.images:.1f} % of the answers differ, mean entropy goes "
+            f"{100 * self.changed / self.images:.1f} % of the answers differ, so accuracy on "
+            "them differs by at most as many points; mean entropy goes "
             f"from {entropy[0]:.3f} to {entropy[1]:.3f} and class spread from {spread[0]:.3f} to "
             f"{spread[1]:.3f} (shares of their maximum), mean confidence from "
             f"{confidence[0]:.1f} to {confidence[1]:.1f} %"

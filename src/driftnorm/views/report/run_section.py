@@ -135,8 +135,10 @@ def _beside(run: Run, measure: Measure) -> list[Table]:
         if (pair := _pair(run, key))
     ]
     images, changed = (run.record.get(key, 0) for key in ("compared", "compared_changed"))
+    bound = 100 * changed / max(images, 1)
     note = (
-        f"{counted(images, 'image')} that both predicted; {changed:,} got another class. Entropy "
+        f"{counted(images, 'image')} that both predicted; {changed:,} got another class, so the "
+        f"accuracies on them differ by at most {bound:.1f} points. Entropy "
         f"is a share of its maximum; {measure.name} is that of the labelled ones."
     )
     columns = (Column("mean"), Column("source"), Column(_ADAPTED))
