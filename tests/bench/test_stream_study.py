@@ -75,6 +75,22 @@ def test_a_row_says_where_the_method_began_again_and_how_ordered_labels_were(
     assert metrics["mean_run"] > 2
 
 
+def test_a_guarded_row_says_when_it_raised_alarms_and_what_that_cost(tmp_path: Path) -> None:
+    off = small(tmp_path, "continual:part=60,seed=0", methods="source tent:lr=0.1")
+    guarded = replace(off, guard="reset")
+    (_, free), (source, met) = (
+        rows_of(run(study, RowStore(tmp_path / study.guard))) for study in (off, guarded)
+    )
+    assert (free.cell.protocol.guard, met.cell.protocol.guard) == ("off", "reset")
+    assert "alarms_at" not in free.metrics
+    assert "asked" not in free.metrics
+    assert len(met.metrics["alarms_at"]) == met.metrics["alarms"] > 0
+    assert sum(met.metrics["events_per_window"]["alarms"]) == met.metrics["alarms"]
+    assert met.metrics["resets"] == met.metrics["alarms"]
+    assert 48 <= met.metrics["asked"] <= met.metrics["count"]
+    assert source.metrics["alarms"] == 0
+
+
 def test_every_image_is_the_one_that_the_stream_says(tmp_path: Path) -> None:
     study = small(tmp_path, "mixed:part=20", skip=30)
     (cell, *_) = study.cells()

@@ -63,6 +63,16 @@ def test_streams_can_be_looked_at_before_anything_is_measured(
     assert load_positions(tmp_path / "shown" / names[0]).stream == "continual:part=20,seed=0"
 
 
+def test_the_guard_can_be_turned_on(words: list[object], tmp_path: Path) -> None:
+    done = call(*words, "--guard", "freeze", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "alarms" in json.loads(done.stdout)["table"]["columns"]
+    assert {row.cell.protocol.guard for row in load_rows(tmp_path / "rows")} == {"freeze"}
+    refused = call(*words, "--guard", "frees")
+    assert refused.returncode != 0
+    assert "frees" in refused.stderr
+
+
 def test_a_stream_that_is_none_is_named_with_the_nearest(words: list[object]) -> None:
     words[words.index("continual")] = "continul"
     refused = call(*words)

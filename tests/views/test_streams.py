@@ -42,8 +42,9 @@ def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -
         order=changes.get("order", "continual"),
         settings=(("part", 6),),
     )
-    metrics = {**row.metrics, "correct": pack_bits(right)}
-    return Row(replace(row.cell, stream=stream), metrics)
+    metrics = {**row.metrics, "correct": pack_bits(right), "alarms": changes.get("alarms", 0)}
+    protocol = replace(row.cell.protocol, guard=changes.get("guard", "off"))
+    return Row(replace(row.cell, stream=stream, protocol=protocol), metrics)
 
 
 SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
@@ -73,6 +74,21 @@ def test_seeds_are_averaged_and_the_worst_window_is_of_all() -> None:
     assert line[2] == pytest.approx(100 * 6.5 / 12)
     assert line[4] == 12.5
     assert line[5] == pytest.approx(-200 / 3)
+
+
+def test_guarded_rows_are_told_apart_and_show_their_alarms() -> None:
+    rows = [
+        stream_row("source", SOURCE),
+        stream_row("bn", SOURCE),
+        stream_row("bn", BETTER, guard="reset", alarms=2),
+    ]
+    assert "alarms" not in [column.title for column in stream_table(rows[:2]).columns]
+    table = stream_table(rows)
+    titles = [column.title for column in table.columns]
+    lines = [dict(zip(titles, line, strict=True)) for line in table.rows]
+    found = [(line["guard"], line["method"], line["alarms"]) for line in lines]
+    assert found == [("off", "source", 0), ("off", "bn", 0), ("reset", "bn", 2)]
+    assert str(lines[2]["minus the source's, 95 %"]).startswith("+8.33 [")
 
 
 def test_without_the_source_there_is_no_harm() -> None:

@@ -39,12 +39,14 @@ class Served(NamedTuple):
         seconds: Spent in the adapter.
         restarted: Whether it started again from the source.
         alarms: How many its guard raised.
+        asked: How many of the images its guard showed to the source as well.
     """
 
     scores: BatchScores
     seconds: float
     restarted: bool
     alarms: int
+    asked: int
 
 
 def serve(adapter: Adapter, x: Tensor, labels: Tensor | None = None) -> Served:
@@ -56,9 +58,14 @@ def serve(adapter: Adapter, x: Tensor, labels: Tensor | None = None) -> Served:
     begun, alarms = time.perf_counter(), len(adapter.alarms)
     answer = adapter(x)
     seconds = time.perf_counter() - begun
-    restarted = adapter.last is not None and adapter.last.restarted
-    scores = scores_of(adapter.logits_in(answer), labels)
-    return Served(scores, seconds, restarted, len(adapter.alarms) - alarms)
+    last = adapter.last
+    return Served(
+        scores_of(adapter.logits_in(answer), labels),
+        seconds,
+        restarted=last is not None and last.restarted,
+        alarms=len(adapter.alarms) - alarms,
+        asked=0 if last is None or last.source is None else len(last.source),
+    )
 
 
 def scores_of(logits: Tensor, labels: Tensor | None = None) -> BatchScores:
@@ -89,22 +96,24 @@ def evaluate(
         (``online_error``), which samples were right (``correct``, packed), their ``count``, the
         predicted classes of a few images (``answers``; see `sampled_positions`), the
         ``reliability`` (per bin of confidence: count, mean confidence, accuracy), the number of
-        ``bad_batches``, of guard ``alarms`` and of ``resets`` to the source, the ``seconds`` spent
-        in the adapter, its ``warnings`` if it gave any, and the ``drift`` of each layer whose
-        statistics it tracked: pairs of its name and the mean distance from the source's over
-        channels, in deviations.
+        ``bad_batches``, of guard ``alarms`` and of ``resets`` to the source, how many images the
+        guard ``asked`` the source about (if any), the ``seconds`` spent in the adapter, its
+        ``warnings`` if it gave any, and the ``drift`` of each layer whose statistics it tracked:
+        pairs of its name and the mean distance from the source's over channels, in deviations.
     """
     served: list[BatchScores] = []
-    online, seconds, done = [], 0.0, 0
+    online, seconds, done, asked = [], 0.0, 0, 0
     said: set[str] = set()
     events: dict[str, list[int]] = {"resets": [], "alarms": []}
     for batch in stream:
         x, labels = check_labelled(batch, "stream")
         with warnings_to(said.add):
-            scores, took, restarted, alarms = serve(adapter, x, labels)
-        seconds += took
-        events["resets"] += [done] * restarted
-        events["alarms"] += [done] * alarms
+            batch_served = serve(adapter, x, labels)
+        scores = batch_served.scores
+        seconds += batch_served.seconds
+        asked += batch_served.asked
+        events["resets"] += [done] * batch_served.restarted
+        events["alarms"] += [done] * batch_served.alarms
         served.append(scores)
         done += len(scores.choice)
         online.append(_error(scores))
@@ -129,6 +138,7 @@ def evaluate(
         "bad_batches": adapter.bad_batches,
         "alarms": len(adapter.alarms),
         "resets": len(events["resets"]),
+        **({"asked": asked} if asked else {}),
         "seconds": round(seconds, 4),
         **({} if further is None else further(adapter, correct, whole.confidence, events)),
         **({"warnings": sorted(said)} if said else {}),

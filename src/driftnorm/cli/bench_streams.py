@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm.adapter.guard import Policy
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.opener import DIGITS, holds_domains, open_stream_data
@@ -46,6 +47,7 @@ def bench_streams(
     batch_size: int = 64,
     seeds: Annotated[list[int] | None, MANY] = None,
     window: Annotated[int, Parameter(group=RARE)] = WINDOW,
+    guard: Annotated[Policy, Parameter(group=RARE)] = "off",
     source_data: Annotated[Path | None, Parameter(group=RARE)] = None,
     frost: Frost = None,
     subset: Subset = None,
@@ -90,6 +92,8 @@ def bench_streams(
         Seeds of the streams; default: 0.
     window
         Images per window, for the harm rate and the worst window.
+    guard
+        What the guard does when adapting seems to do harm; off, as in the papers' benchmarks.
     source_data
         Clean source-domain images, for methods that must see some first, such as eata.
     size
@@ -137,7 +141,8 @@ def bench_streams(
         batch_size,
         tuple(seeds or (0,)),
         window,
-        device=flags.device,
+        guard,
+        flags.device,
     )
     study.cells()  # raises if anything is wrong with data, streams or networks
     if preview is not None:

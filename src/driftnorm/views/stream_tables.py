@@ -92,11 +92,13 @@ def stream_table(rows: Sequence[Row]) -> Table:
     check_streams_of(rows)
     window, sources = window_of_rows(rows), sources_of(rows)
     apart = _distinguishing(rows)
+    guarded = any(row.cell.protocol.guard != "off" for row in rows)
     groups = partition(rows, lambda row: tuple(tell(row) for tell in apart.values()))
     lines: list[tuple[str | float | None, ...]] = []
     for words, together in sorted(groups.items(), key=lambda group: group[0][1:]):
         for method, own in by_method(together).items():
-            lines.append((*words, method, *_numbers(own, sources)))
+            alarms = (float(np.mean([row.metrics["alarms"] for row in own])),) if guarded else ()
+            lines.append((*words, method, *_numbers(own, sources), *alarms))
     columns = (
         *(Column(title, align="left") for title in apart),
         Column("method", align="left"),
@@ -107,12 +109,14 @@ def stream_table(rows: Sequence[Row]) -> Table:
         Column("class mean", decimals=1),
         Column("ECE", decimals=3),
         Column("passes"),
+        *([Column("alarms", decimals=1)] if guarded else []),
     )
     note = (
         f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of "
         f"{counted(window, 'image')}, against the source's on the same positions; worst window in "
         "points. Intervals: paired bootstrap over positions, which takes them for independent. "
         f"Order index {_order_indices(rows)}. Passes: forward + backward per batch."
+        + (" Alarms: of the guard, per stream." if guarded else "")
     )
     return Table("Streams that change", columns, tuple(lines), note)
 
@@ -123,6 +127,7 @@ def _distinguishing(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
         "network": lambda row: row.network,
         "data": lambda row: row.cell.stream.data.label,
         "batch": lambda row: str(row.cell.protocol.batch_size),
+        "guard": lambda row: row.cell.protocol.guard,
     }
     differing = {k: f for k, f in facts.items() if len({f(row) for row in rows}) > 1}
     return {"stream": stream_name, **differing}

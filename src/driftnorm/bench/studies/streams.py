@@ -235,4 +235,5 @@ def _further(
         "mean_run": round(mean_run(positions.label), 4),
         "passes": [cost.forwards, cost.backwards],
         "jumps": counted_jumps(adapter.state.get("layers", {})),
+        **({"alarms_at": [*events["alarms"]]} if events["alarms"] else {}),
     }
