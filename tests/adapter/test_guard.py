@@ -90,13 +90,14 @@ def test_images_sorted_by_class_cost_little(method: str, batch: int) -> None:
 
 
 def collapsing(policy: str) -> tuple[driftnorm.Adapter, list[str]]:
-    """A stream at a rate far too high, and what became of its batches."""
+    """Sorted images at a rate far too high, and what became of their batches."""
     network, test = trained()
+    images = test.images[torch.argsort(test.labels, stable=True)]
     adapter = driftnorm.adapt(network, "tent", lr=0.3, guard=policy)
     statuses = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
-        for x in test.images.split(32):
+        for x in images.split(32):
             answer = adapter(normalized(x))
             statuses.append(adapter.last.status)
             if adapter.last.status == "guarded":
@@ -186,6 +187,24 @@ def test_evidence_is_what_the_slow_way_gives() -> None:
     assert found.disagreement == pytest.approx(float((weights * differ).sum() / total))
 
 
+@pytest.mark.parametrize(("changed", "alarmed"), [(0, False), (5, False), (6, True), (50, True)])
+def test_predictions_that_agree_with_the_sources_cannot_be_harm(
+    changed: int, alarmed: bool
+) -> None:
+    """However unsure they are, and however far the parameters have moved."""
+    guard = Guard()
+    source = 9.0 * torch.nn.functional.one_hot(torch.arange(100) % 4, 4).float()
+    adapted = source / 9  # far less sure, of the same classes
+    adapted[:changed] = adapted[:changed].roll(1, dims=1)
+    memory = guard.counted({}, adapted, source)
+    assert guard.evidence(memory).disagreement == pytest.approx(changed / 100)
+    assert (guard.alarm(memory, 0) is not None) == alarmed
+    assert (guard.alarm(memory, 0, moved=0.9) is not None) == alarmed
+    scarce = guard.counted({}, adapted[50:80], source[50:80])
+    assert guard.alarm(scarce, 0) is None
+    assert guard.alarm(scarce, 0, moved=0.9) is not None  # too little to say that they agree
+
+
 def test_order_tells_sorted_answers_from_a_collapsed_source() -> None:
     guard, generator = Guard(), torch.Generator().manual_seed(0)
     labels = torch.arange(4).repeat_interleave(50)
@@ -246,4 +265,6 @@ def test_settings_are_checked() -> None:
         Guard(enough=0)
     with pytest.raises(ValueError, match=r"`share` must be in \(0, 1\]"):
         Guard(share=0)
+    with pytest.raises(ValueError, match=r"`harmless` must be in \[0, 1\)"):
+        Guard(harmless=1)
     assert math.isfinite(Guard().hold)

@@ -143,6 +143,8 @@ class Guard:
         caution: That of `information`.
         distance: Alarm when the trained parameters have moved by more than this share of their own
             norm: training for certainty can hide the harm from the other two alarms.
+        harmless: No alarm while the two networks disagree on at most this share of recent images:
+            their accuracies on these cannot differ by more.
         hold: With freeze: images that the source answers after a first alarm.
     """
 
@@ -154,6 +156,7 @@ class Guard:
     margin: float = 0.25
     caution: float = 3.0
     distance: float = 0.5
+    harmless: float = 0.05
     hold: int = 256
 
     def __post_init__(self) -> None:
@@ -163,6 +166,8 @@ class Guard:
             )
         if not 0 < self.share <= 1:
             raise ValueError(f"`share` must be in (0, 1], got {self.share}.")
+        if not 0 <= self.harmless < 1:
+            raise ValueError(f"`harmless` must be in [0, 1), got {self.harmless}.")
         for name in ("memory", "enough", "hold"):
             if not getattr(self, name) >= 1:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
@@ -231,17 +236,20 @@ class Guard:
     def alarm(self, memory: Remembered, batch: int, moved: float = 0.0) -> Alarm | None:
         """What is wrong, if anything; ``moved``: how far the parameters are from the source."""
         found = self.evidence(memory)
+        judged = found if found is not None and found.images >= self.enough else None
+        if judged is not None and judged.disagreement <= self.harmless:
+            return None
         if moved > self.distance:
             differ = math.nan if found is None else found.disagreement
             return Alarm(batch, 0.0 if found is None else found.images, 2, moved, 0.0, differ)
-        if found is None or found.images < self.enough:
+        if judged is None:
             return None
-        if found.adapted_spread < self.collapse * found.source_spread:
-            spreads = (found.adapted_spread, found.source_spread)
-            return Alarm(batch, found.images, 0, *spreads, found.disagreement)
-        if found.source - found.adapted > self.margin:
-            known = (found.adapted, found.source)
-            return Alarm(batch, found.images, 1, *known, found.disagreement)
+        if judged.adapted_spread < self.collapse * judged.source_spread:
+            spreads = (judged.adapted_spread, judged.source_spread)
+            return Alarm(batch, judged.images, 0, *spreads, judged.disagreement)
+        if judged.source - judged.adapted > self.margin:
+            known = (judged.adapted, judged.source)
+            return Alarm(batch, judged.images, 1, *known, judged.disagreement)
         return None
 
     def raised(self, memory: Remembered, alarm: Alarm) -> dict[str, Any]:
