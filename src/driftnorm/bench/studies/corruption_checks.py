@@ -12,7 +12,7 @@ from driftnorm.errors import DataError
 from driftnorm.images.corruption import SEVERITIES
 from driftnorm.shifts import SHIFTS
 
-__all__ = ["check_class_count", "check_corruptions", "check_there", "check_whole"]
+__all__ = ["check_corruptions", "check_there", "check_whole"]
 
 
 def check_corruptions(names: Sequence[str]) -> None:
@@ -63,14 +63,3 @@ def check_there(
         f"{' '.join(map(str, sorted(there)))}: select these by `--corruptions` and `--severities`, "
         "or generate the rest with `driftnorm corrupt`."
     )
-
-
-def check_class_count(model: str, outputs: int | None, data: str, classes: Sequence[str]) -> None:
-    """Refuse a network for another number of classes; unknown outputs (None) pass."""
-    if outputs is not None and outputs != len(classes):
-        raise ValueError(
-            f"`model` {model} has {counted(outputs, 'output')}, but {data} has "
-            f"{counted(len(classes), 'class')}: give a network that was trained on these classes, "
-            "or for folders of images `--classes` FILE, which names the class folder of every "
-            "output, one per line."
-        )

@@ -25,7 +25,6 @@ from driftnorm.bench.runner import Opened, Study
 from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
-    check_class_count,
     check_corruptions,
     check_there,
     check_whole,
@@ -116,8 +115,7 @@ class CorruptionStudy(Study):
         data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)
         example = streams.example(self.corruptions[0], max(self.severities))
-        outputs = len(self._network.opened.classes) or None
-        check_class_count(self.model, outputs, data.label, example.classes)
+        self._network.check_classes(data.label, example.classes)
         variants = {c: streams.variant(c) for c in self.corruptions if any(self.severities)}
         methods = [*map(self._method, self.methods)]
         predict = {method: spec_of(method).recipe.predict for method in methods}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from driftnorm._internal.counts import counted
 from driftnorm._internal.description import Description
 from driftnorm.bench.cell import NetworkId, Trainer, Training
 from driftnorm.models.opened_model import Model, open_model
@@ -82,6 +83,17 @@ class MeasuredNetwork(Description):
                 f"@{digest}): seed the function that builds it, or give weights."
             )
         return self.opened.network
+
+    def check_classes(self, data: str, classes: Sequence[str]) -> None:
+        """Refuse data with another number of classes; a network of unknown outputs passes."""
+        outputs = len(self.opened.classes)
+        if outputs not in (0, len(classes)):
+            raise ValueError(
+                f"`model` {self.model} has {counted(outputs, 'output')}, but {data} has "
+                f"{counted(len(classes), 'class')}: give a network that was trained on these "
+                "classes, or for folders of images `--classes` FILE, which names the class folder "
+                "of every output, one per line."
+            )
 
 
 def domain_network_id(facts: Mapping[str, Any], digest: str, side: int) -> NetworkId:

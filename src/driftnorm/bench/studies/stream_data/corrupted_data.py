@@ -6,24 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from torch import nn
-
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers
-from driftnorm.bench.cell import CLEAN, DataId, NetworkId, Shift
+from driftnorm.bench.cell import CLEAN, DataId, Shift
 from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
-    check_class_count,
     check_corruptions,
     check_there,
     check_whole,
 )
-from driftnorm.bench.studies.measured_network import MeasuredNetwork
+from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
 from driftnorm.bench.studies.stream_data.stream_data import (
     CLEAN_DOMAIN,
     SOURCE_IMAGES,
     Pictures,
-    StreamData,
 )
 from driftnorm.errors import DataError
 from driftnorm.images.image_set import Images
@@ -34,7 +30,7 @@ __all__ = ["CorruptedData"]
 
 
 @dataclass(frozen=True)
-class CorruptedData(StreamData):
+class CorruptedData(GivenNetworks):
     """One set of images under corruptions.
 
     Attributes:
@@ -52,8 +48,6 @@ class CorruptedData(StreamData):
         class_names: Of pictures: the folder names of all classes, in the order of the outputs.
     """
 
-    data: str
-    models: tuple[MeasuredNetwork, ...]
     corruptions: tuple[str, ...] = (CLEAN,)
     severity: int = 5
     skip: int = 0
@@ -162,23 +156,6 @@ class CorruptedData(StreamData):
             return None
         found = load_clean(self.source, "train")
         return found.some(min(SOURCE_IMAGES, len(found))).load().images
-
-    @cached_property
-    def _networks(self) -> dict[NetworkId, MeasuredNetwork]:
-        opened = [replace(model, shown=self.image_shape[1:]) for model in self.models]
-        for each in opened:
-            outputs = len(each.opened.classes) or None
-            check_class_count(each.model, outputs, self.data_id.label, self.classes)
-        return {each.id: each for each in opened}
-
-    @property
-    def networks(self) -> Sequence[NetworkId]:
-        """The given ones."""
-        return [*self._networks]
-
-    def network(self, known: NetworkId, seed: int) -> nn.Module:
-        """The same for every seed."""
-        return self._networks[known].network(known)
 
     @cached_property
     def image_shape(self) -> tuple[int, int, int]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from torch import nn
 
 from driftnorm._internal.types import Integers
-from driftnorm.bench.cell import CLEAN, DataId, NetworkId
-from driftnorm.bench.studies.corruption_checks import check_class_count, check_whole
+from driftnorm.bench.cell import CLEAN, DataId
+from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
-from driftnorm.bench.studies.stream_data.stream_data import Pictures, StreamData
+from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
+from driftnorm.bench.studies.stream_data.stream_data import Pictures
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.image_set import ImageSet, spread_positions
@@ -23,7 +23,7 @@ __all__ = ["DomainData"]
 
 
 @dataclass(frozen=True)
-class DomainData(StreamData):
+class DomainData(GivenNetworks):
     """Images of several domains with the same classes.
 
     Of a domain on which one of the networks was trained, only the images that were held out.
@@ -36,8 +36,6 @@ class DomainData(StreamData):
         cache: Folder of decoded images.
     """
 
-    data: str
-    models: tuple[MeasuredNetwork, ...]
     names: tuple[str, ...] = ()
     limit: int | None = None
     cache: str | None = None
@@ -115,23 +113,6 @@ class DomainData(StreamData):
     def images(self, domain: Domain, seed: int, chosen: Integers) -> Pictures:
         """As they are stored."""
         return np.asarray(self._domain(domain).images[self._positions(domain)[chosen]])
-
-    @cached_property
-    def _networks(self) -> dict[NetworkId, MeasuredNetwork]:
-        opened = [replace(model, shown=self.image_shape[1:]) for model in self.models]
-        for each in opened:
-            outputs = len(each.opened.classes) or None
-            check_class_count(each.model, outputs, self.data_id.label, self.classes)
-        return {each.id: each for each in opened}
-
-    @property
-    def networks(self) -> Sequence[NetworkId]:
-        """The given ones."""
-        return [*self._networks]
-
-    def network(self, known: NetworkId, seed: int) -> nn.Module:
-        """The same for every seed."""
-        return self._networks[known].network(known)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
