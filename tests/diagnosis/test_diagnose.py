@@ -29,6 +29,7 @@ from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.functional import Moments, batch_moments
 from driftnorm.images import open_inputs
 from driftnorm.images.embedded_digits import Digits, split_digits
+from driftnorm.methods import METHODS
 from driftnorm.models import Normalized, Preprocessing
 
 MEAN, STD = 0.305, 0.376
@@ -308,6 +309,23 @@ def test_a_network_of_timm(timm: Any) -> None:
     assert [trial.method for trial in found.run.trials] == ["source", "bn", "tent"]
     assert len(found.tables(most_layers=5)[2].rows) == 5
     assert len(found.tables()[2].rows) == len(inventory.layers)
+
+
+def test_every_method_that_needs_no_source_images_can_be_tried(trained: nn.Module) -> None:
+    names = [name for name, m in METHODS.items() if not m.recipe.needs_fit and name != "source"]
+    images = shifted(Digits(*(part[:64] for part in split_digits(0)[1])))
+    found = diagnose(trained, in_batches(images, size=32), methods=["source", *names, "tent+lame"])
+    assert [trial.method for trial in found.run.trials] == ["source", *names, "tent+lame"]
+    moved = {trial.method: trial.moved for trial in found.run.trials}
+    assert moved["tent"] == moved["tent+lame"] > 0
+    assert moved["bn"] == moved["t3a"] == moved["lame"] == 0
+
+
+def test_methods_that_cannot_be_tried(trained: nn.Module, digits: Digits) -> None:
+    with pytest.raises(ValueError, match=r"`methods` must name .* besides the source"):
+        diagnose(trained, in_batches(digits.images), methods=["source"])
+    with pytest.raises(ValueError, match="'eata' must first see images like those"):
+        diagnose(trained, in_batches(digits.images), methods=["bn", "eata"])
 
 
 # --------------------------------------------------------------------------- measures

@@ -16,6 +16,7 @@ from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
 from driftnorm.diagnosis.findings import DOUBTS, Finding, find
 from driftnorm.diagnosis.inventory import Inventory, take_inventory
 from driftnorm.diagnosis.trial import METHODS, Batch, DryRun, dry_run
+from driftnorm.methods.spec import parse_method
 from driftnorm.views.table import Column, Table
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -218,7 +219,8 @@ def diagnose(
         network: Never changed; takes the batches as they are.
         batches: Batches of images (N, C, H, W), or pairs of images and labels (class numbers, -1
             where unknown; they are counted with, and never shown to a method). Read once.
-        methods: What to try beside the network as it is; with options as in "bn:running=True".
+        methods: What to try beside the network as it is, which is always shown (so "source" adds
+            nothing); with options as in "bn:running=True".
         most_batches: At most this many batches are read.
         folders: Of each image, if known, to see whether the images come folder by folder; read at
             the end, so it may grow as the batches are read.
@@ -228,8 +230,15 @@ def diagnose(
     """
     if most_batches < 1:
         raise ValueError(f"`most_batches` must be at least 1, got {most_batches}.")
-    if not methods:
-        raise ValueError("`methods` must name at least one method to try.")
+    tried = tuple(name for name in dict.fromkeys(methods) if name != "source")
+    if not tried:
+        raise ValueError("`methods` must name at least one method to try besides the source.")
+    for name in tried:
+        if parse_method(name).recipe.needs_fit:
+            raise ValueError(
+                f"`methods`: {name!r} must first see images like those that the network was "
+                "trained on, and a diagnosis has none: leave it out."
+            )
     if isinstance(batches, Tensor):
         raise TypeError(
             "`batches` must be several batches, got one tensor; pass a data loader, or "
@@ -237,7 +246,7 @@ def diagnose(
         )
     inventory = take_inventory(network)
     pairs = (_pair(batch) for batch in batches)
-    run = dry_run(network, pairs, methods, most_batches, folders)
+    run = dry_run(network, pairs, tried, most_batches, folders)
     findings = find(inventory, run, normalizes_input(network))
     outcome = decide(run, findings)
     return Diagnosis(inventory, run, findings, outcome, advise(run, inventory, findings, outcome))

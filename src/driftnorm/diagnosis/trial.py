@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm.adapter import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter._surgery import find_batch_norms
 from driftnorm.bench.batch_scores import BatchScores
@@ -184,8 +183,9 @@ class _Run:
         wanted = tuple(methods) if norms else ()
         # Before the meter watches: an adapter would take its hooks over.
         self.source = copy.deepcopy(network).eval().requires_grad_(False)
-        self.adapters: dict[str, Adapter] = {
-            name: RecipeAdapter(self.source, parse_method(name).recipe) for name in wanted
+        self.adapters = {
+            name: RecipeAdapter(self.source, parse_method(name).recipe, method=name)
+            for name in wanted
         }
         tracked = norms and all(norm.running_mean is not None for norm in norms.values())
         self.mixing = RecipeAdapter(self.source, _THETAS) if tracked else None
@@ -269,7 +269,7 @@ class _Run:
             predicted=int((shares > 0).sum()),
             agreement={n: float((own == p).float().mean()) for n, p in predictions.items()},
             alarms=0 if adapter is None else len(adapter.alarms),
-            moved=0.0 if adapter is None else _distance(self.source, adapter.bake()),
+            moved=0.0 if adapter is None else _distance(self.source, adapter.trained_values()),
             accuracy=accuracy,
             gain=None if name == "source" else gain,
         )
@@ -292,10 +292,11 @@ def _serials(
     return {name: serial(stream) for name, stream in streams.items() if stream}
 
 
-def _distance(before: nn.Module, after: nn.Module) -> float:
+def _distance(before: nn.Module, after: Mapping[str, Tensor]) -> float:
     """How far the parameters that differ have gone, as a share of their own norm."""
     start = dict(before.named_parameters())
-    pairs = [(start[n], p) for n, p in after.named_parameters() if not torch.equal(start[n], p)]
+    both = ((start[name].detach().to(value.dtype), value) for name, value in after.items())
+    pairs = [(a, b) for a, b in both if not torch.equal(a, b)]
     length = sum(float(a.square().sum()) for a, _ in pairs)
     moved = sum(float((a - b).square().sum()) for a, b in pairs)
     return (moved / length) ** 0.5 if length else 0.0
