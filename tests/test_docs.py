@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from methods_table import ROWS
 
 from driftnorm.methods import METHODS
 from driftnorm.methods.bn_window import SMALL_BATCH
@@ -87,6 +88,18 @@ def test_small_batches_get_one_advice() -> None:
         (row,) = (line for line in (ROOT / page).read_text().splitlines() if f"| {words}" in line)
         assert row.split("|")[2].strip().startswith("`steady`, or `bn-window`"), page
     assert f"{words} (use steady)" in METHODS["gprebn"].hurts
+
+
+def test_every_composition_that_the_documents_name_keeps_the_promises() -> None:
+    """It has a row in the table, whatever its options."""
+    name = rf"(?:{'|'.join(sorted(map(re.escape, METHODS), key=len, reverse=True))})"
+    one = rf"{name}(?::[\w=.,]+)?"
+    named = re.compile(rf"(?<![\w@+-]){one}(?:[+@]{one})+")
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    found = {word for page in pages for word in named.findall(page.read_text())}
+    assert len(found) > 5
+    tested = {row.method for row in ROWS}
+    assert {re.sub(r":[\w=.,]+", "", word) for word in found} <= tested
 
 
 def test_every_method_tells_its_paper_formula_and_limits() -> None:
