@@ -15,6 +15,7 @@ import pytest
 
 from driftnorm.bench.rows import load_rows
 from driftnorm.bench.studies.digits import DigitStudy
+from driftnorm.cli import app
 from driftnorm.cli._config import load_config
 from driftnorm.cli._method_table import method_options
 from driftnorm.cli.methods import list_methods
@@ -38,11 +39,15 @@ def test_help_and_version() -> None:
     assert call("--version").stdout.strip().count(".") == 2
 
 
-def test_methods() -> None:
-    assert "gprebn" in call("methods").stdout
-    assert "arXiv 2205.10210" in call("methods", "gprebn").stdout
-    assert call("methods", "list").stdout == call("methods").stdout
-    facts = json.loads(call("methods", "--json").stdout)
+def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*words: str) -> str:
+        app(["methods", *words], result_action="return_value")
+        return capsys.readouterr().out
+
+    assert "gprebn" in shown()
+    assert "arXiv 2205.10210" in shown("gprebn")
+    assert shown("list") == shown()
+    facts = json.loads(shown("--json"))
     assert facts["tent"]["backward"] is True
     assert facts["t3a"]["batch_norm"] is False
     wrong = call("methods", "tnet")
@@ -104,7 +109,7 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
-    command = [*DRIFTNORM, "demo", "--out", str(tmp_path / "demo")]
+    command = [*DRIFTNORM, "demo", "--trials", "1", "--out", str(tmp_path / "demo")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("demo/rows/*.json")) and time.monotonic() < deadline:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 
 from driftnorm.bench.rows import save_rows
 from driftnorm.bench.studies.digits import DigitStudy
+from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.cli import app
 from driftnorm.cli._output import table_record
 from driftnorm.cli._progress import Bar
@@ -256,11 +257,15 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plots_alone(
         (tmp_path / "matplotlib").mkdir()
         (tmp_path / "matplotlib" / "__init__.py").write_text(broken)
         monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(DigitStudy, "cells", lambda self: [])
+    for study in (DigitStudy, StreamStudy):  # what is measured is no matter of plots
+        monkeypatch.setattr(study, "cells", lambda self: [])
+        monkeypatch.setattr(study, "phases", lambda self, store: iter([]))
     monkeypatch.setattr("driftnorm.cli.demo.demo_table", lambda rows: Table("x", (), ()))
+    monkeypatch.setattr("driftnorm.cli.demo.stream_table", lambda rows: Table("x", (), ()))
     monkeypatch.setattr("driftnorm.cli.demo.draw", lambda *about: pytest.fail("drawn"))
     monkeypatch.setattr("driftnorm.cli.demo.page", lambda found: "page")
-    (tmp_path / "demo" / "rows").mkdir(parents=True)
+    for name in ("rows", "stream"):
+        (tmp_path / "demo" / name).mkdir(parents=True)
     demo(trials=1, out=tmp_path / "demo")
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("note: the plots are left out: plots need matplotlib")

@@ -390,7 +390,7 @@ def test_a_killed_process_goes_on_in_the_middle(folder: Path, cache: str, tmp_pa
 def test_a_killed_command_goes_on(folder: Path, cache: str, tmp_path: Path) -> None:
     command = [*DRIFTNORM, "train", "domains", "--data", str(folder), "--test-domains", "red"]
     command += ["--backbone", "mnist-bn", "--batch-norm", "trained", "--size", str(SIDE)]
-    command += ["--steps", "400", "--evaluate-every", "50", "--batch-size", "4"]
+    command += ["--steps", "200", "--evaluate-every", "50", "--batch-size", "4"]
     command += ["--cache", cache, "--threads", "1"]
     running = subprocess.Popen([*command, "--out", str(tmp_path / "killed")])
     deadline = time.monotonic() + 120

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.rows import Row, RowStore
 from driftnorm.bench.runner import Prepared, Unprepared
 from driftnorm.bench.runner import run as run_study
@@ -60,6 +62,18 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tuning(data: str, weights: str, tmp_path: Path) -> FineTuning:
     corruptions = (*LEFT_OUT, "gaussian_noise")
     return FineTuning(data, "resnet20", weights, tmp_path, 20, SHORT, corruptions)
+
+
+def travelling(
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    workers: int,
+    died: Callable[[Any], Any] | None = None,
+) -> Iterator[tuple[Any, Any]]:
+    """A launcher that sends tasks and results as another machine would get them."""
+    for task in tasks:
+        sent = pickle.loads(pickle.dumps((function, task)))
+        yield task, pickle.loads(pickle.dumps(sent[0](sent[1])))
 
 
 def study(tuning: FineTuning, **changes: object) -> FineTunedStudy:
@@ -162,7 +176,7 @@ def test_the_study_measures_each_network_where_it_was_not_trained(
     both, store = study(tuning), RowStore(tmp_path)
     assert both.outlook(store).preparations == 3 + 2  # images with three corruptions, two networks
     assert len(both.outlook(store).cells) == 2 * 2 * 4
-    results = [*run_study(both, store, LAUNCHERS["processes"], 2)]
+    results = [*run_study(both, store, travelling)]
     made = [result.what for result in results if isinstance(result, Prepared)]
     assert sorted(made[:3]) == sorted(f"training images with {c}" for c in POOLS)
     assert sorted(made[3:]) == sorted(f"fine-tuning without {c}" for c in LEFT_OUT)
