@@ -206,7 +206,7 @@ class Recipe:
 
     @property
     def needs_classifier(self) -> bool:
-        """Whether the linear classifier must be told apart from the features."""
+        """Whether the linear classifier must be distinguished from the features."""
         return self.needs_features or self.trainable in ("features", "classifier")
 
     @property

@@ -794,7 +794,7 @@ def test_bad_arrays_and_batches_are_refused() -> None:
         arrays.index("c")
     assert arrays.index("b") == 1
     whole = [np.arange(20), np.arange(30)]
-    with pytest.raises(ValueError, match="equally many and at least one, got 2 and 1"):
+    with pytest.raises(ValueError, match="the same length, at least 1, got 2 and 1"):
         Batches(arrays.domains, whole[:1], 4, 0, augmented=False)
     with pytest.raises(ValueError, match="`batch_size` must be a positive whole number, got 0"):
         Batches(arrays.domains, whole, 0, 0, augmented=False)

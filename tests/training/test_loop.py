@@ -418,7 +418,7 @@ def test_random_numbers_are_independent_by_purpose_and_index() -> None:
             lambda: ShuffledBatches(
                 torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(3), 1, 0
             ),
-            "equally many and at least one, got 2 and 3",
+            "the same length, at least 1, got 2 and 3",
         ),
         (
             lambda: ShuffledBatches(

@@ -101,7 +101,7 @@ class _Judge:
         for name, value in memory.items():
             if not isinstance(value, Mapping):
                 continue
-            # A part of one's own may call other things by these names.
+            # A user's own part may call other things by these names.
             if name == "values" and not self.shapes.keys().isdisjoint(value):
                 self.values(f"{place}{name}", value)
             elif name == "layers" and not {*self.known, SHARED}.isdisjoint(value):

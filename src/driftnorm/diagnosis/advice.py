@@ -72,7 +72,7 @@ def evidence(run: DryRun) -> Trial:
     """The trial that a judgement without labels goes by.
 
     The most telling one without gradient: minimising entropy makes any network surer, right or
-    wrong. Where there is none such, the first that adapts.
+    wrong. Without one, the first that adapts.
     """
     plain = [t for t in run.trials[1:] if parse_method(t.method).recipe.loss is None]
     return max(plain or run.trials[1:2], key=lambda trial: trial.information)

@@ -1,4 +1,4 @@
-"""What predictions on recent images say about whoever made them, without labels."""
+"""What predictions on recent images say about the network that made them, without labels."""
 
 from __future__ import annotations
 

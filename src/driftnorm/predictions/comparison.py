@@ -34,7 +34,7 @@ class Comparison:
         entropy: Of the source, of the adapted network; shares of the maximum, summed.
         confidence: Likewise.
         predicted: How often the source, and the adapted network, gave each class (by number).
-        classes: How many the network tells apart.
+        classes: How many the network distinguishes.
         judged: Labelled ones; how many the source, and the adapted network, had right.
         both_right: How many of those both had right.
         source_bins: The source's answers to them by confidence, as `Tally.bins`.

@@ -161,7 +161,7 @@ def adapt_stream(
     it, close the generator between two events: what is done is kept.
 
     Args:
-        adapter: Of ``source``; in the state in which a new run shall start.
+        adapter: Of ``source``; in the state in which a new run starts.
         source: The network without adaptation, shown images for comparison.
         inputs: The images.
         plan: What to do with them.

@@ -71,7 +71,7 @@ class ShuffledBatches:
             )
         if not len(images) or len(images) != len(labels):
             raise ValueError(
-                "`images` and `labels` must be equally many and at least one, got "
+                "`images` and `labels` must have the same length, at least 1, got "
                 f"{len(images)} and {len(labels)}."
             )
         check_whole("batch_size", batch_size)

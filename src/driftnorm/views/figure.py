@@ -48,7 +48,7 @@ class Series:
     def __post_init__(self) -> None:
         for numbers in (self.y, self.spread or self.x, self.counts or self.x):
             if len(numbers) != len(self.x):
-                raise ValueError(f"the numbers of {self.method!r} must be equally many.")
+                raise ValueError(f"every list of {self.method!r} must have the same length.")
 
 
 @dataclass(frozen=True)

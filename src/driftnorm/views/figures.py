@@ -91,7 +91,7 @@ def calibration_figure(rows: Sequence[Row]) -> Figure:
     streams = scored_rows(rows)
     if any("reliability" not in row.metrics for row in streams):
         raise MixedRowsError(
-            "rows with the metric `reliability` are needed; rows of an older driftnorm lack it:  "
+            "rows with the metric `reliability` are needed; rows of an older driftnorm lack it: "
             "measure them again into another folder."
         )
     series = []

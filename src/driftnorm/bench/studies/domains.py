@@ -2,9 +2,8 @@
 
 For every network, method and setting of its hyper-parameters, the adapter runs on the held-out
 split of each training domain (validation) and on the 80 % split of the target (the result), each
-time from the
-source. `selection` chooses settings by validation. On the target, all of them are measured, or only
-those that a table will show, which costs a fraction and changes no number.
+time from the source. `selection` chooses settings by validation. On the target, all of them are
+measured, or only those that a table will show, which costs a fraction and changes no number.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from driftnorm.images.pictures import picture_paths
 __all__ = ["OWN", "DomainSurvey", "survey_folder"]
 
 OWN = "own"
-"""Marks a folder as a set of one's own, even if it resembles a published set."""
+"""Marks a folder as a user's own set, even if it resembles a published set."""
 
 _ENOUGH_DOMAINS = 2  # enough domains of a published set to recognise it
 _MOST_WRAPPINGS = 8  # folders around the set's own, one in the other, as archives have them
@@ -54,7 +54,7 @@ def survey_folder(folder: Path, name: str | None = None) -> DomainSurvey:
 
     Args:
         folder: The set's folder, or its parent.
-        name: A published set's name if it must be that one, ``"own"`` for a set of one's own,
+        name: A published set's name if it must be that one, ``"own"`` for a user's own set,
             None to recognise published sets by the names of their domains and classes.
 
     Raises:

@@ -14,7 +14,7 @@ from driftnorm.models.weight_layouts import PathLike
 
 __all__ = ["BACKBONES", "backbone"]
 
-# Smallest side of the images that leaves something of them behind the last stage.
+# Smallest side of the images that leaves at least one position after the last stage.
 BACKBONES = {
     "resnet18": 32,
     "resnet50": 32,

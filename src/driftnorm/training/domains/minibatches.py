@@ -43,7 +43,7 @@ class Batches:
     ) -> None:
         if not domains or len(domains) != len(positions):
             raise ValueError(
-                "`domains` and `positions` must be equally many and at least one, got "
+                "`domains` and `positions` must have the same length, at least 1, got "
                 f"{len(domains)} and {len(positions)}."
             )
         check_whole("batch_size", batch_size)

@@ -252,7 +252,7 @@ def _failed(task: Task, error: str) -> Ended:
 def estimated_seconds(jobs: Sequence[Job], arrays: DomainArrays) -> float:
     """How long jobs take one after the other, from one step and one evaluation batch of each kind.
 
-    A kind is an algorithm; its batch size and number of domains are reckoned with.
+    A kind is an algorithm; the time of a step is scaled by batch size and number of domains.
     """
     costs: dict[tuple[str, bool], Cost] = {}
     total = 0.0
