@@ -35,12 +35,17 @@ def main() -> None:
                 shutil.copy(exhibits / kept.name, kept)
         table = (out / "table.md").read_text()
     readme = ROOT / "README.md"
+    readme.write_text(with_table(readme.read_text(), table))
+    subprocess.run([sys.executable, str(ROOT / "docs" / "tools" / "make_pages.py")], check=True)
+
+
+def with_table(text: str, table: str) -> str:
+    """The README with another table of the demo."""
     block = re.compile(f"{re.escape(MARK)}.*?{re.escape(END)}", re.DOTALL)
-    text, count = block.subn(lambda _: f"{MARK}{table}{END}", readme.read_text())
+    replaced, count = block.subn(lambda _: f"{MARK}{table}{END}", text)
     if count != 1:
         raise ValueError(f"README.md must have the demo's table once, found {count}.")
-    readme.write_text(text)
-    subprocess.run([sys.executable, str(ROOT / "docs" / "tools" / "make_pages.py")], check=True)
+    return replaced
 
 
 if __name__ == "__main__":
