@@ -380,8 +380,9 @@ def test_the_papers_numbers_agree_with_its_means() -> None:
 def test_command_killed_and_started_again(data: str, weights: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [*DRIFTNORM, "bench", "robustness", "--data", data, "--model", "resnet20"]
-    command += ["--weights", str(weights), "--batch-size", "20", "--out", str(out)]
+    command += ["--weights", str(weights), "--out", str(out)]
     command += ["--methods", "source", "gprebn:theta=0.5", "--severities", "1", "5"]
+    command += ["--limit", "20", "--batch-size", "10"]
     command += ["--frost", "procedural"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 120
