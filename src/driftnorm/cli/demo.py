@@ -20,7 +20,7 @@ from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.cli._bench import measure, own_rows
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._flags import OUT, Quiet
-from driftnorm.cli._output import say
+from driftnorm.cli._output import print_table, say
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
 from driftnorm.views.demo import demo_figure, demo_table
@@ -89,7 +89,7 @@ def demo(
         draw(demo_figure(rows), out / "accuracy.png")
     found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
     write_atomically(out / "report.html", page(found))
-    console.print(table.to_rich())
+    print_table(console, table)
     _stream(out, console, plots)
     console.print(
         f"Saved {'accuracy.png, stream.png, ' * plots}table.md, rows.jsonl, stream.jsonl and "
@@ -127,4 +127,4 @@ def _stream(out: Path, console: Console, plots: bool) -> None:
     save_rows(rows, out / "stream.jsonl")
     if plots:
         draw(stream_figure(rows), out / "stream.png")
-    console.print(stream_table(rows).to_rich())
+    print_table(console, stream_table(rows))
