@@ -251,9 +251,9 @@ def test_a_demo_without_matplotlib_is_told_first_and_costs_the_plots_alone(
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
-    if broken is None:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
-    else:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # and what was there comes back at the end
+    if broken is not None:
+        del sys.modules["matplotlib"]
         (tmp_path / "matplotlib").mkdir()
         (tmp_path / "matplotlib" / "__init__.py").write_text(broken)
         monkeypatch.syspath_prepend(tmp_path)
