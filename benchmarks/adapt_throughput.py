@@ -39,8 +39,8 @@ from driftnorm._internal.counts import counted
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm.images import Inputs, as_batch, open_inputs
 from driftnorm.models import MODELS, Normalized, Preprocessing, build, head_of, save_checkpoint
-from driftnorm.predictions import run as adapting
-from driftnorm.predictions.run import Plan, Snapshot, adapt_stream
+from driftnorm.predictions import adapted_stream as adapting
+from driftnorm.predictions.adapted_stream import Plan, Snapshot, adapt_stream
 from driftnorm.views.table import Column, Table
 
 PROCESS_COLUMNS = (

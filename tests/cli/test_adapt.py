@@ -31,16 +31,8 @@ from driftnorm.bench.scoring import scores_of
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint
-from driftnorm.predictions import run as adapting
-from driftnorm.predictions.answers_file import (
-    COLUMNS,
-    MOST_POINTS,
-    Answer,
-    Course,
-    PredictionsFile,
-    read_answers,
-)
-from driftnorm.predictions.run import (
+from driftnorm.predictions import adapted_stream as adapting
+from driftnorm.predictions.adapted_stream import (
     Began,
     Event,
     Note,
@@ -48,6 +40,14 @@ from driftnorm.predictions.run import (
     Plan,
     Snapshot,
     adapt_stream,
+)
+from driftnorm.predictions.answers_file import (
+    COLUMNS,
+    MOST_POINTS,
+    Answer,
+    Course,
+    PredictionsFile,
+    read_answers,
 )
 from driftnorm.predictions.saved_run import read_state
 

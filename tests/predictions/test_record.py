@@ -19,10 +19,10 @@ from driftnorm.adapter.drift import channel_distance, layer_distances
 from driftnorm.functional import Moments
 from driftnorm.images import Item, open_inputs
 from driftnorm.models import Normalized
+from driftnorm.predictions.adapted_stream import Outcome, Plan, adapt_stream
 from driftnorm.predictions.answers_file import Answer
 from driftnorm.predictions.comparison import COMPARED_IMAGES, ENOUGH, SHARE, Comparison
 from driftnorm.predictions.drift_log import MOST_POINTS, DriftCourse
-from driftnorm.predictions.run import Outcome, Plan, adapt_stream
 from driftnorm.views.figure import HeatMap
 from driftnorm.views.render.svg import heat_chart
 from driftnorm.views.report.page import make_report

@@ -36,7 +36,7 @@ from driftnorm.cli._source_images import SourceImages, show_source
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
-from driftnorm.predictions.run import (
+from driftnorm.predictions.adapted_stream import (
     Began,
     Event,
     Note,

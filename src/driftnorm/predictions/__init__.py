@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from driftnorm._internal.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from driftnorm.predictions.run import Began as Began
-    from driftnorm.predictions.run import Note as Note
-    from driftnorm.predictions.run import Outcome as Outcome
-    from driftnorm.predictions.run import Plan as Plan
-    from driftnorm.predictions.run import Snapshot as Snapshot
-    from driftnorm.predictions.run import adapt_stream as adapt_stream
+    from driftnorm.predictions.adapted_stream import Began as Began
+    from driftnorm.predictions.adapted_stream import Note as Note
+    from driftnorm.predictions.adapted_stream import Outcome as Outcome
+    from driftnorm.predictions.adapted_stream import Plan as Plan
+    from driftnorm.predictions.adapted_stream import Snapshot as Snapshot
+    from driftnorm.predictions.adapted_stream import adapt_stream as adapt_stream
 
 _HOMES = {
-    "Began": "run",
-    "Note": "run",
-    "Outcome": "run",
-    "Plan": "run",
-    "Snapshot": "run",
-    "adapt_stream": "run",
+    "Began": "adapted_stream",
+    "Note": "adapted_stream",
+    "Outcome": "adapted_stream",
+    "Plan": "adapted_stream",
+    "Snapshot": "adapted_stream",
+    "adapt_stream": "adapted_stream",
 }
 __all__ = [*_HOMES]
 
