@@ -19,7 +19,8 @@ from driftnorm.cli import app
 from driftnorm.cli._config import load_config
 from driftnorm.cli._method_table import method_options
 from driftnorm.cli.methods import list_methods
-from driftnorm.methods import known_methods, lookup
+from driftnorm.methods import known_methods, lookup, options_of
+from driftnorm.methods.spec import parse_method
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 
@@ -50,10 +51,30 @@ def test_methods(capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(shown("--json"))
     assert facts["tent"]["backward"] is True
     assert facts["t3a"]["batch_norm"] is False
+    assert "recipe" not in shown("source")
     wrong = call("methods", "tnet")
     assert wrong.returncode == 2
     assert "Did you mean 'tent'?" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def test_a_composition_shows_what_follows_from_its_recipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    word = "tent@gprebn:theta=0.5+lame"
+    list_methods(word, as_json=True)
+    facts = json.loads(capsys.readouterr().out)[word]
+    recipe = parse_method(word).recipe
+    assert facts["recipe"] == recipe.settings()
+    assert "Mixture(theta=0.5" in facts["recipe"]
+    assert (facts["forwards"], facts["backwards"]) == (recipe.cost.forwards, recipe.cost.backwards)
+    assert facts["bakes"] is False
+    assert facts["summary"].startswith("tent: entropy")
+    assert set(facts["options"]) == set(options_of("tent@gprebn+lame"))
+    list_methods(word)
+    assert "tent@gprebn+lame:" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="cannot be joined"):
+        list_methods("tent+eata")
 
 
 @pytest.mark.parametrize("name", list(known_methods()))

@@ -9,39 +9,52 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from driftnorm._internal.docstrings import documented
-from driftnorm.methods import Method, known_methods
+from driftnorm.methods import Method, known_methods, members_of
+from driftnorm.methods.spec import parse_method
 from driftnorm.parts.layers import Selector
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe
 from driftnorm.views.table import Column, Table
 
-__all__ = ["method_facts", "method_options", "method_table", "option_table", "passes"]
+__all__ = ["facts_of", "method_facts", "method_options", "method_table", "option_table", "passes"]
 
 _KINDS = {float: "number", int: "whole number", bool: "True or False", str: "text"}
 _LAYERS = "a layer's name, first(0.5), last(0.5)"
 
 
 def method_facts() -> dict[str, dict[str, object]]:
-    """Facts by method name, plain enough for JSON."""
+    """Facts of every method by name, plain enough for JSON."""
+    return {name: facts_of(name) for name in known_methods()}
+
+
+def facts_of(word: str) -> dict[str, object]:
+    """Facts of a method, with options or not, or of a composition: what the recipe tells."""
+    spec = parse_method(word)
+    recipe, members = spec.recipe, members_of(spec.name)
+
+    def described(field: str) -> str:
+        texts = [str(getattr(member, field)) for member in members]
+        if len(members) == 1:
+            return texts[0]
+        return "; ".join(f"{m.name}: {text}" for m, text in zip(members, texts, strict=True))
+
+    options: dict[str, object] = {}
+    for member in members:
+        for option, told in method_options(member).items():
+            options.setdefault(option, told)
     return {
-        name: {
-            "summary": method.summary,
-            "paper": method.paper,
-            "helps": method.helps,
-            "hurts": method.hurts,
-            "backward": method.recipe.needs_backward,
-            "batch_norm": method.recipe.needs_batch_norm,
-            "source_statistics": method.recipe.needs_source_statistics
-            and method.recipe.needs_batch_norm,
-            "order_dependent": method.recipe.order_dependent,
-            "forwards": method.recipe.cost.forwards,
-            "backwards": method.recipe.cost.backwards,
-            "cost_is_a_bound": method.recipe.cost.bound,
-            "bakes": not method.recipe.unbakeable,
-            "needs_fit": method.recipe.needs_fit,
-            "options": method_options(method),
-        }
-        for name, method in known_methods().items()
+        **{field: described(field) for field in ("summary", "paper", "helps", "hurts")},
+        "recipe": recipe.settings(),
+        "backward": recipe.needs_backward,
+        "batch_norm": recipe.needs_batch_norm,
+        "source_statistics": recipe.needs_source_statistics and recipe.needs_batch_norm,
+        "order_dependent": recipe.order_dependent,
+        "forwards": recipe.cost.forwards,
+        "backwards": recipe.cost.backwards,
+        "cost_is_a_bound": recipe.cost.bound,
+        "bakes": not recipe.unbakeable,
+        "needs_fit": recipe.needs_fit,
+        "options": options,
     }
 
 
@@ -79,18 +92,18 @@ def method_table() -> Table:
     )
 
 
-def option_table(method: Method) -> Table:
-    """The options of a method, as they are written after its name."""
+def option_table(name: str, options: Mapping[str, Mapping[str, object]]) -> Table:
+    """The options of a method or composition, as they are written after its name."""
     rows = tuple(
-        (name, str(told["default"]), str(told["values"]), str(told["meaning"]))
-        for name, told in method_options(method).items()
+        (option, str(told["default"]), str(told["values"]), str(told["meaning"]))
+        for option, told in options.items()
     )
     titles = ("option", "default", "values", "meaning")
     return Table(
         "Options",
         tuple(Column(title, align="left") for title in titles),
         rows,
-        f"Written after the name: {method.name}:{rows[0][0]}=VALUE, more with commas between them.",
+        f"Written after the name: {name}:{rows[0][0]}=VALUE, more with commas between them.",
     )
 
 

@@ -125,8 +125,12 @@ def lookup(name: str) -> Method:
 
 def options_of(name: str) -> tuple[str, ...]:
     """The keyword arguments that a method, or a composition such as ``gprebn+rt3a``, takes."""
-    members = re.split("[+@]", name)
-    return tuple(dict.fromkeys(o for member in members for o in lookup(member).options))
+    return tuple(dict.fromkeys(option for m in members_of(name) for option in m.options))
+
+
+def members_of(name: str) -> list[Method]:
+    """The methods in a name: several in a composition."""
+    return [lookup(member) for member in re.split("[+@]", name)]
 
 
 def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
