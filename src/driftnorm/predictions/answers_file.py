@@ -51,11 +51,11 @@ class Answer(NamedTuple):
 
 
 def read_answers(scores: BatchScores, images: int, classes: int) -> list[Answer]:
-    """The answers to a batch of images, from a network that tells some number of classes apart."""
+    """The answers to a batch of images, from a network with this many classes."""
     if len(scores.choice) != images:
         raise TypeError(
-            f"expected one row of logits per image from the network, got {len(scores.choice):,} "
-            f"predictions for {counted(images, 'image')}."
+            "expected one row of logits per image from the network, got "
+            f"{counted(len(scores.choice), 'prediction')} for {counted(images, 'image')}."
         )
     entropies = scores.entropy / math.log(max(classes, 2))
     columns = (scores.choice.tolist(), scores.confidence.tolist(), entropies.tolist())
