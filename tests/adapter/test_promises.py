@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from mutants import MUTANTS, Mutant
 from torch import Tensor, nn
 
 import driftnorm
+from driftnorm.adapter._saved_state import FORMAT
 from driftnorm.adapter._step import LiveStep
 from driftnorm.adapter._tree import flatten, mapped, tensors, unflatten
 from driftnorm.parts import Batch, Review, Step
@@ -252,6 +254,26 @@ def test_a_tampered_state_changes_nothing(row: Row, network: Build, batches: Dra
         with pytest.raises(ValueError, match="the state is damaged"):
             other.load_state_dict({**good, key: bad})
         assert bits(other.state) == before
+
+
+@pytest.mark.parametrize("written", [None, FORMAT - 1, FORMAT + 1])
+def test_a_state_of_another_format_is_refused_as_that(
+    written: int | None, network: Build, batches: Draw
+) -> None:
+    """Even where its network's entries are others too, as before the tree of state."""
+    adapter = driftnorm.adapt(network(), "gprebn", guard="off")
+    adapter(batches(count=1)[0])
+    state = adapter.state_dict()
+    about = json.loads(bytes(state["adapter.about"].tolist()))
+    about.pop("format")
+    if written is not None:
+        about["format"] = written
+    state["adapter.about"] = torch.tensor([*json.dumps(about).encode()], dtype=torch.uint8)
+    state["converted.network.bn1.tracked_batches"] = torch.tensor(1)
+    before = bits(adapter.state)
+    with pytest.raises(ValueError, match=f"saved in format {written or 1} by another version"):
+        adapter.load_state_dict(state)
+    assert bits(adapter.state) == before
 
 
 # What counts something or adds up what is never negative, wherever in a state it is.

@@ -542,6 +542,7 @@ class RecipeAdapter(Adapter):
     ) -> Any:
         """Resume a saved stream. The whole state is checked before anything is changed."""
         with self._lock, torch.inference_mode(False):
+            saved_state.check_format(state_dict)
             check_network(state_dict, self.state_dict())
             return super().load_state_dict(state_dict, strict, assign)
 

@@ -20,6 +20,7 @@ __all__ = [
     "FORMAT",
     "PREFIX",
     "check_entry",
+    "check_format",
     "fingerprint",
     "has_numbers",
     "pack",
@@ -50,6 +51,29 @@ def pack(about: Mapping[str, Any], trees: Mapping[str, Any]) -> dict[str, Tensor
     return {**entries, "about": torch.tensor(list(text), dtype=torch.uint8)}
 
 
+def check_format(state: Mapping[str, Any]) -> None:
+    """Raise if a state dict is an adapter's of another format, of which nothing else is known."""
+    if f"{PREFIX}about" in state:
+        _told(state[f"{PREFIX}about"])
+
+
+def _told(about: Tensor) -> tuple[dict[str, Any], dict[str, torch.Size]]:
+    """The text of a state of this format, and the shapes of its entries."""
+    try:
+        told: dict[str, Any] = json.loads(bytes(about.tolist()).decode())
+        saved = told.get("format", 1)
+        listed = told["entries"] if saved == FORMAT else {}
+        shapes = {name: torch.Size(shape) for name, shape in listed.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError("the state is damaged: `adapter.about` cannot be read.") from error
+    if saved != FORMAT:
+        raise ValueError(
+            f"this state was saved in format {saved} by another version of driftnorm, which this "
+            f"one (format {FORMAT}) does not read: start the stream again."
+        )
+    return told, shapes
+
+
 def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[str, Any]:
     """What a state belongs to.
 
@@ -61,16 +85,7 @@ def read_about(entries: Mapping[str, Tensor], own: Mapping[str, Any]) -> dict[st
             "this is not the state of a driftnorm adapter: it has no `adapter.about` entry. To "
             "load network weights, load them into the network before calling `adapt`."
         )
-    try:
-        about: dict[str, Any] = json.loads(bytes(entries["about"].tolist()).decode())
-        expected = {name: torch.Size(shape) for name, shape in about["entries"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError("the state is damaged: `adapter.about` cannot be read.") from error
-    if about.get("format") != FORMAT:
-        raise ValueError(
-            f"this state was saved in format {about.get('format', 1)} by another version of "
-            f"driftnorm, which this one (format {FORMAT}) does not read: start the stream again."
-        )
+    about, expected = _told(entries["about"])
     if (about["method"], about["settings"]) != (own["method"], own["settings"]):
         raise ValueError(
             f"this state belongs to {about['method']!r} ({about['settings']}), but the adapter "
