@@ -11,6 +11,7 @@ import pytest
 
 from driftnorm import methods
 from driftnorm.cli._method_table import method_options
+from driftnorm.errors import DriftnormWarning
 from driftnorm.parts import Running
 from driftnorm.recipe import Recipe
 
@@ -82,3 +83,30 @@ def test_the_types_of_own_options_are_those_of_the_builder() -> None:
 
     method = methods.Method("own", own, paper="-", summary="-", helps="-", hurts="-")
     assert method_options(method)["lr"]["values"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("offered:nothing", "has no attribute 'nothing'"),
+        ("offered:slow", "it must name a driftnorm.Method, got <function slow"),
+        ("offered", "it must name a driftnorm.Method, got <module 'offered'"),
+        ("nowhere:METHOD", "No module named 'nowhere'"),
+        ("offered:METHOD", "'gprebn' is taken"),
+    ],
+)
+def test_a_broken_package_stops_no_other_method(
+    value: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OWN.replace("driftnorm.register(", "(").replace("slow-bn", "gprebn")
+    (tmp_path / "offered.py").write_text(own)
+    monkeypatch.delitem(sys.modules, "offered", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint("theirs", value, "driftnorm.methods")]
+    monkeypatch.setattr(methods, "entry_points", lambda group: points)
+    before = dict(methods.METHODS)
+    monkeypatch.setattr(methods, "METHODS", dict(before))
+    monkeypatch.setattr(methods, "_loaded", set())
+    with pytest.warns(DriftnormWarning, match="the method 'theirs' of .* is left out") as seen:
+        assert methods.known_methods() == before
+    assert why in str(seen[0].message)

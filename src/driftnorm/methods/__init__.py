@@ -10,10 +10,11 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from driftnorm._internal.names import nearest
+from driftnorm.errors import warn
 from driftnorm.methods import (
     alpha_bn,
     bn,
@@ -101,14 +102,28 @@ def known_methods() -> dict[str, Method]:
     if "entry points" not in _loaded:
         _loaded.add("entry points")
         for point in entry_points(group="driftnorm.methods"):
-            method = point.load()
-            if METHODS.get(method.name) is not method:  # its module may register it as well
-                register(method)
+            _offer(point)
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         if name not in _loaded:
             _loaded.add(name)
             importlib.import_module(name)
     return METHODS
+
+
+def _offer(point: EntryPoint) -> None:
+    """Register what a package provides; one that is broken must not stop all other methods."""
+    try:
+        method = point.load()
+        if not isinstance(method, Method):
+            raise TypeError(f"it must name a driftnorm.Method, got {method!r}")
+        if METHODS.get(method.name) is not method:  # its module may register it as well
+            register(method)
+    except Exception as error:
+        package = "an installed package" if point.dist is None else point.dist.name
+        warn(
+            f"the method {point.name!r} of {package} is left out, since its entry point "
+            f"{point.value!r} cannot be used: {error}. Mend or remove {package}."
+        )
 
 
 def lookup(name: str) -> Method:
