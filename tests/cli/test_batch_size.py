@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,37 @@ def test_the_footprint_of_a_network_counts_its_layers() -> None:
     estimate = footprint(large, 128).of_batch(32, gradient=True)
     assert y.requires_grad
     assert 0.3 * estimate < held < 3 * estimate
+
+
+BOTTLENECKS = """
+import torch
+import driftnorm
+from driftnorm._internal import process_memory
+from driftnorm.models.footprint import footprint
+from driftnorm.models.resnet import resnet50
+
+torch.set_num_threads(1)
+process_memory.keep_freed_memory()
+network, images, size = resnet50(10).eval(), 32, 128
+estimate = footprint(network, size).of_batch(images, gradient=False)
+process_memory.forget_peak()
+before = process_memory.peak_megabytes()
+adapter = driftnorm.adapt(network)
+for _ in range(2):
+    adapter(torch.rand(images, 3, size, size))
+print(2**20 * (process_memory.peak_megabytes() - before) / estimate)
+"""
+
+
+def test_the_estimate_holds_for_a_network_with_shortcuts() -> None:
+    """What the default method takes without a backward pass, as the command does it."""
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BOTTLENECKS],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0.4 < float(found.stdout) < 1.2
 
 
 def test_free_memory_is_that_of_the_container(
