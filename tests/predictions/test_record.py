@@ -182,6 +182,7 @@ def test_with_labels_the_verdict_is_what_they_prove(
         f"the source has {sum(source):.1f} % right, the adapted network {sum(adapted):.1f}" in said
     )
     assert "nothing here says" not in said
+    assert ("The source is near chance here" in said) == (sum(source) <= 50)
     difference = np.subtract(adapted, source)
     margin = 1.96 * difference.std() / 10  # of the mean of 100
     low, high = (100 * (difference.mean() + sign * margin) for sign in (-1, 1))

@@ -18,6 +18,7 @@ __all__ = [
     "counted_interval",
     "expected_calibration_error",
     "filled_bins",
+    "is_guessing",
     "pack_bits",
     "paired_interval",
     "pooled_bins",
@@ -33,6 +34,7 @@ BINS = 15
 """Equally wide bins of confidence, wherever calibration is measured or drawn."""
 FEW_LABELS = 30
 """Fewer labelled images than this are not judged by."""
+_GUESSING = 0.05  # share of the way from chance to perfect; below it, a network is near chance
 DECIMALS = 4  # precision of a bin's confidence and accuracy in a row
 
 
@@ -166,6 +168,11 @@ def counted_interval(count: int, won: int, lost: int) -> Interval:
     gain = (won - lost) / count
     margin = 1.96 * np.sqrt(max(won + lost - count * gain**2, 0.0)) / count
     return Interval(gain, float(gain - margin), float(gain + margin))
+
+
+def is_guessing(accuracy: float, classes: int) -> bool:
+    """Whether an accuracy is hardly better than chance; never if the classes are unknown."""
+    return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < _GUESSING
 
 
 def standard_error(values: list[float]) -> float:

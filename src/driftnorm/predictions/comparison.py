@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from driftnorm._internal.counts import counted
-from driftnorm.bench.metrics import FEW_LABELS, counted_interval
+from driftnorm.bench.metrics import FEW_LABELS, counted_interval, is_guessing
 from driftnorm.bench.samples import thumbnail
 from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.images import Item
@@ -150,9 +150,11 @@ class Comparison:
             finding = "Adapting helps"
         elif high < 0:
             finding = "Adapting hurts"
+        guessing = is_guessing(source / count, self.classes)
+        chance = " The source is near chance here, so little can be concluded." if guessing else ""
         return (
             f"{finding}: of {counted(count, 'labelled image')} that both answered, the source has "
             f"{100 * source / count:.1f} % right, the adapted network "
             f"{100 * adapted / count:.1f} % ({gain:+.1f} points, 95 % interval {low:+.1f} to "
-            f"{high:+.1f})."
+            f"{high:+.1f}).{chance}"
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
-from driftnorm.bench.metrics import Interval, paired_interval, unpack_bits
+from driftnorm.bench.metrics import Interval, is_guessing, paired_interval, unpack_bits
 from driftnorm.bench.protocol import comparable, protocol_text, stream_order
 from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
@@ -20,7 +20,6 @@ from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
 __all__ = [
     "ALL_SEVERITIES",
-    "GUESSING",
     "Part",
     "by_method",
     "change_cell",
@@ -35,7 +34,6 @@ __all__ = [
     "errors_by_severity",
     "images_of",
     "in_order",
-    "is_guessing",
     "lacking_of_all",
     "mean_error",
     "methods_of",
@@ -66,8 +64,6 @@ _CLASSES = {
     "RotatedMNIST": 10,
     "ColoredMNIST": 2,
 }
-GUESSING = 0.05
-"""Share of the way from chance to perfect; below it, a network is near chance."""
 
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -305,11 +301,6 @@ def near_chance(rows: Sequence[Row], beside: Sequence[Row] = ()) -> bool:
     answered = 1 + max(max(row.metrics.get("answers") or (-1,)) for row in (*rows, *beside))
     classes = _CLASSES.get(data_set(rows), answered)
     return is_guessing(1 - error_of(rows) / 100, classes)
-
-
-def is_guessing(accuracy: float, classes: int) -> bool:
-    """Whether an accuracy is hardly better than chance; never if the classes are unknown."""
-    return classes > 1 and (accuracy - 1 / classes) / (1 - 1 / classes) < GUESSING
 
 
 def one_batch_note(rows: Sequence[Row]) -> str:

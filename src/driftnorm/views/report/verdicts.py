@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from driftnorm._internal.counts import agreeing, counted
-from driftnorm.bench.metrics import FEW_LABELS
-from driftnorm.views.compare import is_guessing, near_chance
+from driftnorm.bench.metrics import FEW_LABELS, is_guessing
+from driftnorm.views.compare import near_chance
 from driftnorm.views.report.groups import Group
 from driftnorm.views.report.measure import ACCURACY, ERROR, Measure
 from driftnorm.views.report.run_record import Run
