@@ -197,6 +197,14 @@ def test_narrow_tables_lose_columns_and_no_letters(width: int) -> None:
     assert (table.note == "Note.") == (width >= 80)
 
 
+def test_a_note_is_wider_than_its_small_table() -> None:
+    note = "Statistics mixed from the source's and the data's."
+    out = io.StringIO()
+    table = Table("How much of the data's statistics", (Column("theta"),), ((0.5,),), note)
+    Console(file=out, width=60).print(table.to_rich())
+    assert {table.title, note} <= {line.strip() for line in out.getvalue().splitlines()}
+
+
 @pytest.mark.parametrize(
     ("gain", "outcome"),
     [

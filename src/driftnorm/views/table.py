@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from driftnorm._internal.counts import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 __all__ = ["Column", "Table"]
 
@@ -87,20 +87,15 @@ class Table:
         winner = (max if best == "highest" else min)(map(float, numbers))
         return self.text(row, column) == f"{winner:.{self.columns[column].decimals}f}"
 
-    def to_rich(self) -> RichTable:
-        """For the terminal."""
+    def to_rich(self) -> Group:
+        """For the terminal; title and note may be wider than the table between them."""
         from rich import box
+        from rich.console import Group
         from rich.markup import escape
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(
-            title=escape(self.title),
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            caption=escape(self.note),
-            title_justify="left",
-            caption_justify="left",
-        )
+        table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
             justify = column.align if index else "left"
             # A narrow terminal wraps cells; it never cuts numbers off.
@@ -112,7 +107,8 @@ class Table:
                     for c in range(len(self.columns))
                 )
             )
-        return table
+        title, note = Text(self.title, "table.title"), Text(self.note, "table.caption")
+        return Group(title, table, *[note] * bool(self.note))
 
     def to_markdown(self) -> str:
         """For documents."""
