@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_rows import made_row
+from rich.console import Console
 
 from driftnorm.bench.cell import Shift
 from driftnorm.bench.metrics import pack_bits
 from driftnorm.bench.rows import Row
+from driftnorm.cli._output import print_table
 from driftnorm.errors import MixedRowsError
 from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
@@ -74,6 +77,19 @@ def test_seeds_are_averaged_and_the_worst_window_is_of_all() -> None:
     assert line[2] == pytest.approx(100 * 6.5 / 12)
     assert line[4] == 12.5
     assert line[5] == pytest.approx(-200 / 3)
+
+
+def test_a_narrow_terminal_shows_what_matters_most() -> None:
+    rows = [stream_row("source", SOURCE), stream_row("bn", BETTER)]
+    shown = {}
+    for width in (70, 200):
+        console = Console(width=width, force_terminal=True, file=StringIO(), color_system=None)
+        print_table(console, stream_table(rows))
+        shown[width] = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "minus the source's, 95 %" in shown[70]  # in one line
+    assert "Left out for lack of width: ECE" in shown[70]
+    assert "passes" in shown[200].partition("continual")[0]
+    assert "Left out" not in shown[200]
 
 
 def test_guarded_rows_are_told_apart_and_show_their_alarms() -> None:

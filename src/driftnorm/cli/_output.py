@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
 from driftnorm.views.table import Table
 
-__all__ = ["fitted", "print_listing", "print_table", "say", "table_record"]
+__all__ = ["print_listing", "print_table", "say", "table_record"]
 
 
 def say(console: Console, text: str) -> None:
@@ -22,7 +21,9 @@ def say(console: Console, text: str) -> None:
 
 def print_table(console: Console, table: Table) -> None:
     """Print a table: as wide as the terminal, elsewhere as wide as the table itself."""
-    if not console.is_terminal:
+    if console.is_terminal:
+        table = _fitted(table, console.width)
+    else:
         console.width = max(console.width, _width(table) + 2)  # and a margin
     console.print(table.to_rich())
 
@@ -35,29 +36,19 @@ def print_listing(table: Table, *, as_json: bool) -> None:
         print_table(Console(), table)
 
 
-def fitted(table: Table, width: int, spared: Sequence[str]) -> Table:
-    """The table with as many columns as fit side by side, instead of wrapping all of them.
-
-    Args:
-        table: Any.
-        width: Characters per line.
-        spared: Titles of columns that may be left out, in this order.
-
-    Returns:
-        The table; its note says what was left out.
-    """
+def _fitted(table: Table, width: int) -> Table:
+    """The table without the spare columns that do not fit; its note says which these are."""
     dropped: list[str] = []
-    for title in spared:
+    for rank in sorted({column.spare for column in table.columns} - {0}):
         if _width(table) <= width:
             break
-        places = [i for i, column in enumerate(table.columns) if column.title != title]
-        if len(places) < len(table.columns):
-            dropped.append(title)
-            table = dataclasses.replace(
-                table,
-                columns=tuple(table.columns[i] for i in places),
-                rows=tuple(tuple(row[i] for i in places) for row in table.rows),
-            )
+        places = [i for i, column in enumerate(table.columns) if column.spare != rank]
+        dropped += [column.title for column in table.columns if column.spare == rank]
+        table = dataclasses.replace(
+            table,
+            columns=tuple(table.columns[i] for i in places),
+            rows=tuple(tuple(row[i] for i in places) for row in table.rows),
+        )
     if not dropped:
         return table
     note = f"{table.note} Left out for lack of width: {', '.join(dropped)}.".lstrip()

@@ -23,7 +23,7 @@ from driftnorm.cli._input_flags import (
     open_images,
     seed_of,
 )
-from driftnorm.cli._output import fitted, say
+from driftnorm.cli._output import print_table, say
 from driftnorm.cli._progress import Bar
 from driftnorm.diagnosis import Diagnosis
 from driftnorm.diagnosis import diagnose as diagnose_network
@@ -39,8 +39,6 @@ __all__ = ["diagnose"]
 # In a docstring, "methods" would be parsed as a heading.
 Tried = Parameter(help="What to try; default: bn, bn:running=True and gprebn.")
 MOST_LAYERS, MOST_QUOTED = 12, 5
-# Columns that a narrow terminal leaves out, in this order; all are in the JSON.
-SPARED = ("kind", "affine", "channels", "moved, %", "alarms", "statistics", "classes", "by chance")
 
 
 def diagnose(
@@ -127,4 +125,4 @@ def _print(found: Diagnosis) -> None:
     for finding in found.findings:
         say(console, f"{'ERROR' if finding.severe else 'note'}: {finding.text}")
     for table in found.tables(most_layers=MOST_LAYERS):
-        console.print(fitted(table, console.width, SPARED).to_rich())
+        print_table(console, table)

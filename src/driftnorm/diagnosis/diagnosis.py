@@ -106,9 +106,9 @@ class Diagnosis:
             Column("method"),
             Column("entropy", decimals=3),
             Column("spread", decimals=3),
-            Column("classes", decimals=0),
-            Column("alarms", decimals=0),
-            Column("moved, %", decimals=2),
+            Column("classes", decimals=0, spare=3),
+            Column("alarms", decimals=0, spare=2),
+            Column("moved, %", decimals=2, spare=1),
         ]
         rows: list[tuple[str | float | None, ...]] = [
             (t.method, t.entropy, t.spread, t.predicted, t.alarms, 100 * t.moved)
@@ -166,13 +166,13 @@ class Diagnosis:
             title += f", the {len(layers)} most drifted of {len(self.inventory.layers)}"
         columns = (
             Column("layer"),
-            Column("kind", align="left"),
-            Column("channels", decimals=0),
-            Column("affine", align="left"),
-            Column("statistics", align="left"),
+            Column("kind", align="left", spare=1),
+            Column("channels", decimals=0, spare=3),
+            Column("affine", align="left", spare=2),
+            Column("statistics", align="left", spare=4),
             Column("distance", decimals=3),
             Column("largest", decimals=2),
-            Column("by chance", decimals=3),
+            Column("by chance", decimals=3, spare=5),
         )
         rows: list[tuple[str | float | None, ...]] = []
         for layer in layers:

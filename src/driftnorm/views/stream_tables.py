@@ -104,11 +104,11 @@ def stream_table(rows: Sequence[Row]) -> Table:
         Column("method", align="left"),
         Column("accuracy", decimals=1),
         Column("minus the source's, 95 %"),
-        Column("windows below it, %", decimals=0),
-        Column("worst window", decimals=1),
-        Column("class mean", decimals=1),
-        Column("ECE", decimals=3),
-        Column("passes"),
+        Column("windows below it, %", decimals=0, spare=4),
+        Column("worst window", decimals=1, spare=5),
+        Column("class mean", decimals=1, spare=2),
+        Column("ECE", decimals=3, spare=1),
+        Column("passes", spare=3),
         *([Column("alarms", decimals=1)] if guarded else []),
     )
     note = (

@@ -17,12 +17,22 @@ __all__ = ["Column", "Table"]
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; ``best`` says which end of a numeric column is set in bold."""
+    """A heading.
+
+    Attributes:
+        title: The words.
+        best: Which end of a numeric column is set in bold.
+        decimals: Of its numbers.
+        align: Of its cells.
+        spare: A terminal that is too narrow leaves out columns of rank 1 first, then of rank 2 and
+            so on; those of rank 0 never.
+    """
 
     title: str
     best: Literal["highest", "lowest"] | None = None
     decimals: int = 1
     align: Literal["left", "right"] = "right"
+    spare: int = 0
 
 
 @dataclass(frozen=True)
