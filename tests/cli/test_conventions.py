@@ -184,10 +184,18 @@ def test_every_command_says_the_same_of_a_network_without_constants(
     }
     lines = {line for text in told for line in text.splitlines()}
     assert [line for line in lines if line.startswith("driftnorm: ")] == [
-        "driftnorm: nothing says how 'own_net:factory' normalises its input: give `mean` and `std` "
-        "per channel (`--mean`, `--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes them "
-        "as they are."
+        "driftnorm: 'own_net:factory' does not say how it normalises its input: give `mean` and "
+        "`std` per channel (`--mean`, `--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes "
+        "them as they are."
     ]
+
+
+def test_all_that_a_network_does_not_say_is_asked_for_at_once(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = said("diagnose own_net:factory pics", capsys, monkeypatch)
+    assert "which input size it expects: give `size` (`--size`)" in told
+    assert "nor how it normalises its input: give `mean` and `std`" in told
 
 
 @pytest.mark.parametrize(

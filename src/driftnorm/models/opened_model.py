@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -319,27 +319,35 @@ def _settled_preprocessing(found: _Found, size: int | None, model: str) -> Prepr
     """What the source of the model says, with the constants that are really inside it."""
     known = found.preprocessing
     pixels = size if size is not None or known is None else known.size
-    if pixels is None:
-        raise ValueError(
-            f"nothing says which input size {model!r} expects: give `size` (`--size`) in pixels, "
-            "such as 224."
-        )
+    inside = isinstance(found.network, Normalized) or normalizes_input(found.network)
+    if pixels is None or not inside:
+        _refuse_unknown(model, size=pixels is None, constants=not inside)
+    assert pixels is not None
     if isinstance(found.network, Normalized):
         mean, std = (
             tuple(round(v, 6) for v in getattr(found.network, key).flatten().tolist())
             for key in ("mean", "std")
         )
-    elif normalizes_input(found.network):
-        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # it is fed images in [0, 1] as they are
     else:
-        raise ValueError(
-            f"nothing says how {model!r} normalises its input: give `mean` and `std` per channel "
-            "(`--mean`, `--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes them as they "
-            "are."
-        )
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # it is fed images in [0, 1] as they are
     if known is None:
         return Preprocessing(mean, std, pixels)
     return dataclasses.replace(known, mean=mean, std=std, size=pixels)
+
+
+def _refuse_unknown(model: str, *, size: bool, constants: bool) -> NoReturn:
+    """Everything that must be given, in one error."""
+    asked = [
+        *(["which input size it expects: give `size` (`--size`) in pixels, such as 224"] * size),
+        *(
+            [
+                "how it normalises its input: give `mean` and `std` per channel (`--mean`, "
+                "`--std`), for images in [0, 1]; 0 0 0 and 1 1 1 if it takes them as they are"
+            ]
+            * constants
+        ),
+    ]
+    raise ValueError(f"{model!r} does not say {'; nor '.join(asked)}.")
 
 
 def _count_outputs(network: nn.Module, height: int, width: int, model: str) -> int:
