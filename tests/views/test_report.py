@@ -590,10 +590,10 @@ def test_tables_of_the_demo_agree_with_its_rows() -> None:
     assert line[heads.index("fog")] == pytest.approx(100 * np.mean(own))
     alarmed = {row[0]: row[[c.title for c in summary.columns].index("streams with alarm")]
                for row in summary.rows}  # fmt: skip
-    for method in ("pl", "shot", "bn", "steady"):
+    for method in ("pl", "alpha-bn", "bn", "steady"):
         counted = sum(r.metrics["alarms"] > 0 for r in rows if r.method == method)
         assert alarmed[method] == counted
-    assert alarmed["shot"] > 0
+    assert alarmed["alpha-bn"] > 0
 
 
 def test_methods_that_met_more_severities_are_compared_on_them_too() -> None:
