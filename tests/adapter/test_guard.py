@@ -203,6 +203,8 @@ def test_predictions_that_agree_with_the_sources_cannot_be_harm(
     scarce = guard.counted({}, adapted[50:80], source[50:80])
     assert guard.alarm(scarce, 0) is None
     assert guard.alarm(scarce, 0, moved=0.9) is not None  # too little to say that they agree
+    dense = [logits[:, :, None].expand(-1, -1, 3) for logits in (adapted, source)]
+    assert guard.alarm(guard.counted({}, *dense), 0) is not None  # a rare class may be lost
 
 
 def test_order_tells_sorted_answers_from_a_collapsed_source() -> None:

@@ -144,7 +144,8 @@ class Guard:
         distance: Alarm when the trained parameters have moved by more than this share of their own
             norm: training for certainty can hide the harm from the other two alarms.
         harmless: No alarm while the two networks disagree on at most this share of recent images:
-            their accuracies on these cannot differ by more.
+            their accuracies on these cannot differ by more. Not for dense predictions, where a
+            class that few positions have can be lost within that bound.
         hold: With freeze: images that the source answers after a first alarm.
     """
 
@@ -212,7 +213,7 @@ class Guard:
         assert found is not None
         trial = memory.get("trial", False) and found.images < self.enough
         seems = {"doubtful": found.source > found.adapted, "disagreement": found.disagreement}
-        return {**memory, **seems, "trial": trial}
+        return {**memory, **seems, "trial": trial, "dense": source.dim() > 2}
 
     def evidence(self, memory: Remembered) -> Evidence | None:
         """What the memory amounts to; ``None`` before the source was run."""
@@ -237,7 +238,8 @@ class Guard:
         """What is wrong, if anything; ``moved``: how far the parameters are from the source."""
         found = self.evidence(memory)
         judged = found if found is not None and found.images >= self.enough else None
-        if judged is not None and judged.disagreement <= self.harmless:
+        agreed = judged is not None and judged.disagreement <= self.harmless
+        if agreed and not memory.get("dense", False):
             return None
         if moved > self.distance:
             differ = math.nan if found is None else found.disagreement
