@@ -187,15 +187,36 @@ def _by_batch_size(rows: Sequence[Row], title: str, command: str) -> str:
 
 
 def guard() -> str:
-    """From the guard's own page, what sorting by class does to the digits."""
-    page = (DOCS / "guard.md").read_text()
-    _, _, rest = page.partition("**digits, sorted by class**\n\n")
-    rows, _, rest = rest.partition("\n\n")
-    note = rest.partition("\n")[0]
-    head, rule, *lines = rows.splitlines()
-    stream = lines[0].split("|")[1]
-    own = [line for line in lines if line.split("|")[1] == stream]
-    return "\n".join([head, rule, *own, "", note])
+    """What the guard does for the digits, sorted by class, by method."""
+    rows = [
+        row
+        for row in load_rows(ROWS / "guard-digits.jsonl")
+        if row.cell.stream.order == "steady+sorted"
+        and row.cell.protocol.batch_size == 8
+        and row.shift == "noise"
+    ]
+    source = _accuracy([row for row in rows if row.method == "source"])
+    lines = []
+    for method in dict.fromkeys(row.method for row in rows if row.method != "source"):
+        own = [row for row in rows if row.method == method]
+        under = {
+            policy: [row for row in own if row.cell.protocol.guard == policy]
+            for policy in ("warn", "reset", "freeze")
+        }
+        alarmed = sum(row.metrics["alarms"] > 0 for row in under["warn"])
+        lines.append((f"`{method}`", source, *map(_accuracy, under.values()), float(alarmed)))
+    columns = (
+        Column("method"),
+        *map(Column, ("source", "no guard, or warn", "reset", "freeze")),
+        Column("streams with an alarm", decimals=0),
+    )
+    cells = [row.cell for row in rows if row.method != "source"]
+    note = f"Accuracy in %, mean over the seeds. {protocol_text(cells)}."
+    return Table("Digits, sorted by class", columns, tuple(lines), note).to_markdown()
+
+
+def _accuracy(rows: Sequence[Row]) -> float:
+    return 100 - 100 * float(np.mean([row.metrics["error"] for row in rows]))
 
 
 # --------------------------------------------------------------------------- robustness
