@@ -47,10 +47,10 @@ from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.paper import ABLATION, ADAPTED, FINE_TUNED_DOMAINS, MEAN, SETS, SETTINGS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["claims_table", "domains_claims_table"]
+__all__ = ["NOT_MEASURED", "claims_table", "domains_claims_table"]
 
 Line = tuple[str | float | None, ...]
-_NOT_MEASURED = "not measured"
+NOT_MEASURED = "not measured"
 # The verdict comes early: the end of a wide table is out of sight.
 _HEADS = (Column("claim"), Column("verdict", align="left"), Column("difference, 95 %"))
 
@@ -90,7 +90,7 @@ def _line(claim: Claim, rows: Sequence[Row], printed: bool) -> Line:
     own, words = _common(rows, claim), claim_words(claim)
     paper = _printed_errors(claim) if printed else "-"
     if not own:
-        return claim.text, _NOT_MEASURED, "-", words, "-", paper
+        return claim.text, NOT_MEASURED, "-", words, "-", paper
     try:
         check_protocol(own)
         check_streams(own)
@@ -139,7 +139,7 @@ def domains_claims_table(rows: Sequence[Row]) -> Table:
     lines = [_domain_line(claim, chosen, each) for each in trainers for claim in ABOUT_DOMAINS]
     for trainer in trainers:
         lines += _where_tent_fails(every, trainer)
-    if all(line[1] == _NOT_MEASURED for line in lines):
+    if all(line[1] == NOT_MEASURED for line in lines):
         known = ", ".join(claimed_methods(ABOUT_DOMAINS))
         raise MixedRowsError(
             f"a claim compares two of {known}; no network was run with two of them."
@@ -166,7 +166,7 @@ def _domain_line(claim: Claim, chosen: Mapping[Setting, list[Row]], trainer: Tra
     other = _rows_of(chosen[claim.against], trainer, claim.reference)
     both = {place_of(row) for row in own} & {place_of(row) for row in other}
     if not both:
-        return claim.text, _NOT_MEASURED, "-", trainer.label, about, "-", "-", paper
+        return claim.text, NOT_MEASURED, "-", trainer.label, about, "-", "-", paper
     own, other = ([row for row in side if place_of(row) in both] for side in (own, other))
     every = _rows_of(chosen["selected"], trainer, "source")
     source = [row for row in every if place_of(row) in both]
