@@ -191,7 +191,7 @@ def test_evidence_is_what_the_slow_way_gives() -> None:
 def test_predictions_that_agree_with_the_sources_cannot_be_harm(
     changed: int, alarmed: bool
 ) -> None:
-    """However unsure they are, and however far the parameters have moved."""
+    """However unsure they are; parameters that move far are another matter."""
     guard = Guard()
     source = 9.0 * torch.nn.functional.one_hot(torch.arange(100) % 4, 4).float()
     adapted = source / 9  # far less sure, of the same classes
@@ -199,10 +199,7 @@ def test_predictions_that_agree_with_the_sources_cannot_be_harm(
     memory = guard.counted({}, adapted, source)
     assert guard.evidence(memory).disagreement == pytest.approx(changed / 100)
     assert (guard.alarm(memory, 0) is not None) == alarmed
-    assert (guard.alarm(memory, 0, moved=0.9) is not None) == alarmed
-    scarce = guard.counted({}, adapted[50:80], source[50:80])
-    assert guard.alarm(scarce, 0) is None
-    assert guard.alarm(scarce, 0, moved=0.9) is not None  # too little to say that they agree
+    assert guard.alarm(memory, 0, moved=0.9) is not None  # earlier images say nothing of the next
     dense = [logits[:, :, None].expand(-1, -1, 3) for logits in (adapted, source)]
     assert guard.alarm(guard.counted({}, *dense), 0) is not None  # a rare class may be lost
 

@@ -80,7 +80,8 @@ class RecipeAdapter(Adapter):
             with two axes or more.
         on_bad_batch: ``"keep"`` answers a bad batch by the last good state, with a warning;
             ``"raise"`` raises :class:`BadBatchError`. Either way nothing changes.
-        guard: What to do against collapse: a policy, or a :class:`Guard` with its own thresholds.
+        guard: What to do when adapting seems to do harm: a policy, or a :class:`Guard` with its own
+            thresholds.
         episodic: Start from the source again for each batch.
         reset_every: Start from the source again after this many batches; the recipe's own by
             default.

@@ -1,9 +1,9 @@
 """Is adapting doing harm? Judged without labels, by the source's predictions.
 
 Evidence is gathered over images, not batches: a share of the stream is shown to the source as well,
-whatever the batch size. Two things count as harm: predictions that have collapsed onto fewer
-classes than the source's, and predictions that carry clearly less `information` than the source's.
-A change of the stream alone is never harm: both networks see it.
+whatever the batch size. Three things count as harm: predictions that have collapsed onto fewer
+classes than the source's, predictions that carry clearly less `information` than the source's, and
+parameters that have moved far. A change of the stream alone is never harm: both networks see it.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ class Guard:
         caution: That of `information`.
         distance: Alarm when the trained parameters have moved by more than this share of their own
             norm: training for certainty can hide the harm from the other two alarms.
-        harmless: No alarm while the two networks disagree on at most this share of recent images:
-            their accuracies on these cannot differ by more. Not for dense predictions, where a
-            class that few positions have can be lost within that bound.
+        harmless: Neither of the first two alarms while the two networks disagree on at most this
+            share of recent images: their accuracies on these cannot differ by more. Not for dense
+            predictions, where a class that few positions have can be lost within that bound.
         hold: With freeze: images that the source answers after a first alarm.
     """
 
@@ -237,21 +237,19 @@ class Guard:
     def alarm(self, memory: Remembered, batch: int, moved: float = 0.0) -> Alarm | None:
         """What is wrong, if anything; ``moved``: how far the parameters are from the source."""
         found = self.evidence(memory)
-        judged = found if found is not None and found.images >= self.enough else None
-        agreed = judged is not None and judged.disagreement <= self.harmless
-        if agreed and not memory.get("dense", False):
-            return None
         if moved > self.distance:
             differ = math.nan if found is None else found.disagreement
             return Alarm(batch, 0.0 if found is None else found.images, 2, moved, 0.0, differ)
-        if judged is None:
+        if found is None or found.images < self.enough:
             return None
-        if judged.adapted_spread < self.collapse * judged.source_spread:
-            spreads = (judged.adapted_spread, judged.source_spread)
-            return Alarm(batch, judged.images, 0, *spreads, judged.disagreement)
-        if judged.source - judged.adapted > self.margin:
-            known = (judged.adapted, judged.source)
-            return Alarm(batch, judged.images, 1, *known, judged.disagreement)
+        if found.disagreement <= self.harmless and not memory.get("dense", False):
+            return None
+        if found.adapted_spread < self.collapse * found.source_spread:
+            spreads = (found.adapted_spread, found.source_spread)
+            return Alarm(batch, found.images, 0, *spreads, found.disagreement)
+        if found.source - found.adapted > self.margin:
+            known = (found.adapted, found.source)
+            return Alarm(batch, found.images, 1, *known, found.disagreement)
         return None
 
     def raised(self, memory: Remembered, alarm: Alarm) -> dict[str, Any]:
