@@ -10,9 +10,10 @@ from torch import Tensor, nn
 __all__ = ["Footprint", "footprint"]
 
 # Input and output of a layer, those that a shortcut holds, and what kernels put aside. Measured on
-# six networks: three to eight, and 19 for a DenseNet that adapts with several thetas, which is more
-# than is assumed here. Too many cost a smaller default batch, too few can cost the run.
-_COPIES = 8
+# six networks: three to eleven, and 19 for a DenseNet that adapts with several thetas, which is
+# more than is assumed here. Overestimating lowers the default batch size; underestimating can run
+# out of memory.
+_COPIES = 12
 
 
 class Footprint(NamedTuple):
