@@ -32,7 +32,7 @@ def list_methods(name: str = ALL, *, as_json: AsJson = False) -> None:
         facts = method_facts() if name == ALL else {name: facts_of(name)}
         print(json.dumps(facts, indent=2, default=str))
     elif name == ALL:
-        console.print(method_table().to_rich())
+        print_table(console, method_table())
     else:
         _print(console, name)
 

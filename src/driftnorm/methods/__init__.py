@@ -122,7 +122,7 @@ def _offer(point: EntryPoint) -> None:
         package = "an installed package" if point.dist is None else point.dist.name
         warn(
             f"the method {point.name!r} of {package} is left out, since its entry point "
-            f"{point.value!r} cannot be used: {error}. Mend or remove {package}."
+            f"{point.value!r} cannot be used: {error}. Fix or uninstall {package}."
         )
 
 

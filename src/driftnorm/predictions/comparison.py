@@ -151,7 +151,7 @@ class Comparison:
         elif high < 0:
             finding = "Adapting hurts"
         guessing = is_guessing(source / count, self.classes)
-        chance = " The source is near chance here, so little can be concluded." if guessing else ""
+        chance = " The source is near chance here." if guessing else ""
         return (
             f"{finding}: of {counted(count, 'labelled image')} that both answered, the source has "
             f"{100 * source / count:.1f} % right, the adapted network "

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 def summary_table(group: Group, measure: Measure = ERROR) -> Table:
     """One line per method: error or accuracy, its change, likelihood, calibration, alarms."""
     clean = shared_rows([row for row in group.rows if row.shift == CLEAN])
-    # Benchmarks run without the guard: no alarm means nothing there.
+    # Most benchmarks run without the guard: no alarm means nothing there.
     guarded = any(row.metrics.get("alarms", 0) for row in group.rows)
     lines: list[tuple[str | float | None, ...]] = []
     for method in group.methods:
