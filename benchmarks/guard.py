@@ -49,7 +49,7 @@ BATCH_SIZES = (64, 8, 4, 1)
 POLICIES: tuple[Policy, ...] = ("warn", "reset", "freeze")
 """``warn`` answers as if there were no guard."""
 CIFAR_IMAGES = 800
-KEPT = ("error", "count", "alarms", "alarms_at", "asked", "resets", "content")
+KEPT = ("error", "count", "alarms", "alarms_at", "asked", "resets")
 """The metrics of a row that are committed: without predictions, which nobody compares."""
 
 

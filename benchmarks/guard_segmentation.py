@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from guard import POLICIES
 from torch import Tensor, nn
 
 import driftnorm
@@ -33,8 +34,6 @@ BATCH_SIZES = (1, 4, 8, 64)
 METHODS = (("bn-prior", None), ("tent", 1e-3), ("tent", 0.3), ("gprebn", 1e-3))
 ORDERS = ("shuffled", "clean, then shifted")
 """A picture of several digits has no class to be sorted by."""
-POLICIES = ("warn", "reset", "freeze")
-"""``warn`` answers as if there were no guard."""
 
 
 class Stream(NamedTuple):
@@ -91,7 +90,7 @@ class Course(NamedTuple):
     Attributes:
         score: Mean over the classes of intersection over union, in %.
         alarms: How many there were.
-        delay: Images until the first of them.
+        delay: Images until the first of them, with those of its own batch.
         asked: The share of the images that the source was shown as well.
     """
 
@@ -111,7 +110,7 @@ def follow(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> Cours
             if adapter is not None and adapter.last is not None:
                 asked += 0 if adapter.last.source is None else len(adapter.last.source)
     alarms: Any = () if adapter is None else adapter.alarms
-    delay = size * alarms[0].batch if alarms else None
+    delay = size * (alarms[0].batch + 1) if alarms else None
     return Course(mean_overlap(torch.cat(answers), labels), len(alarms), delay, asked / len(labels))
 
 
@@ -138,7 +137,7 @@ def measure(stream: Stream) -> Iterator[dict[str, Any]]:
         source = follow(stream.network, images, labels, 64).score
         for size, (method, lr) in product(BATCH_SIZES, METHODS):
             options = {} if lr is None else {"lr": lr}
-            courses = {
+            courses: dict[str, Course] = {
                 policy: follow(
                     driftnorm.adapt(stream.network, method, guard=policy, **options),
                     *(images, labels, size),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from driftnorm._internal.counts import counted
+from driftnorm._internal.partition import partition
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, load_rows
 from driftnorm.bench.studies.digits import DigitStudy
@@ -195,22 +196,30 @@ def guard() -> str:
         for row in load_rows(ROWS / "guard-digits.jsonl")
         if row.cell.stream.order == "steady+sorted"
         and row.cell.protocol.batch_size == 8
-        and row.shift == "noise"
+        and row.severity
     ]
-    source = _accuracy([row for row in rows if row.method == "source"])
+    source = {
+        shift: _accuracy([row for row in rows if (row.method, row.shift) == ("source", shift)])
+        for shift in sorted({row.shift for row in rows})
+    }
     lines = []
-    for method in dict.fromkeys(row.method for row in rows if row.method != "source"):
-        own = [row for row in rows if row.method == method]
+    for (shift, method), own in partition(rows, lambda row: (row.shift, row.method)).items():
+        if method == "source":
+            continue
         under = {
             policy: [row for row in own if row.cell.protocol.guard == policy]
             for policy in ("warn", "reset", "freeze")
         }
         alarmed = sum(row.metrics["alarms"] > 0 for row in under["warn"])
-        lines.append((f"`{method}`", source, *map(_accuracy, under.values()), float(alarmed)))
+        scores = map(_accuracy, under.values())
+        alarms = f"{alarmed} of {len(under['warn'])}"
+        lines.append((shift, f"`{method}`", source[shift], *scores, alarms))
+    lines.sort()
     columns = (
-        Column("method"),
+        Column("shift"),
+        Column("method", align="left"),
         *map(Column, ("source", "no guard, or warn", "reset", "freeze")),
-        Column("streams with an alarm", decimals=0),
+        Column("streams with an alarm"),
     )
     cells = [row.cell for row in rows if row.method != "source"]
     note = f"Accuracy in %, mean over the seeds. {protocol_text(cells)}."
@@ -263,17 +272,19 @@ def _robustness_claims() -> list[tuple[str, Table]]:
     own = [r for r in rows if r.cell.protocol.batch_size == 200 and r.cell.stream.count != 1000]
 
     def kind(row: Row) -> tuple[int, str, str]:
-        return -row.cell.stream.count, row.cell.stream.data.label, row.network
+        return row.cell.stream.count, row.cell.stream.data.label, row.network
 
     made, view = [], VIEWS["claims"]
-    for (count, data, network), group in groupby(sorted(own, key=kind), key=kind):
-        found, whole = [*group], count == -10_000
+    groups = partition(sorted(own, key=kind), kind)
+    # Whole test sets first.
+    for (count, data, network), found in sorted(groups.items(), key=lambda g: -g[0][0]):
+        whole = count == 10_000
         if not whole:  # other severities are of one corruption alone
             found = [r for r in found if r.severity == 5 and r.method in VIEWS["summary"].methods]
         orders = len({row.seed for row in found})
         label = f"{data}, {network.partition('@')[0]}"
         if not whole:
-            label += f", {counted(-count, 'image')}" + f" in {orders} orders" * (orders > 1)
+            label += f", {counted(count, 'image')}" + f" in {orders} orders" * (orders > 1)
         table = view.make(in_order(found, view.methods))
         if not whole:
             kept = tuple(row for row in table.rows if row[1] != NOT_MEASURED)
