@@ -216,9 +216,10 @@ HEAD = """# Robustness: what we measured
 Written by `python benchmarks/evidence_robustness.py page` from `rows/robustness-*.jsonl`.
 Corrupted images were generated here from the official test sets; they are not the released files.
 Errors differ a little from published ones, but differences between methods can be compared. The
-networks are ResNet-20s, much smaller than the paper's WideResNets, and were not trained with
-AugMix. What this means for the paper's claims is on [its own page](claims.md); how to measure one
-of these numbers again is under [protocols](protocols.md#from-a-row-to-its-command).
+networks are ResNet-20s (ResNet-56s in two sections), much smaller than the paper's WideResNets, and
+were not trained with AugMix. What this means for the paper's claims is on [its own
+page](claims.md); how to measure one of these numbers again is under
+[protocols](protocols.md#from-a-row-to-its-command).
 """
 
 
@@ -268,7 +269,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             for name in ("cifar-10", "cifar-100")
         ),
         (
-            f"Three orders of the stream, severity 5, {SLICE:,} images per stream",
+            f"CIFAR-10-C in three orders of the stream, severity 5, {SLICE:,} images per stream",
             "summary",
             [row for row in orders if row.severity == 5],
         ),
