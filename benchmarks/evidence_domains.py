@@ -244,7 +244,8 @@ def networks_table(found: Sequence[FinishedRun], runs: Sequence[dict[str, Any]])
     note = (
         f"{common['backbone']} from {common['weights']}, {common['precision']}, one thread each. "
         f"Validation: mean accuracy on at most {seen} held-out images of each training domain, the "
-        f"best of all evaluations. {RATES[common['backbone']]}"
+        f"best of all evaluations. Minutes of wall time, mostly beside other work. "
+        f"{RATES[common['backbone']]}"
     )
     return Table("Networks for the test-time methods", columns, lines, note)
 
