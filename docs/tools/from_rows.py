@@ -303,6 +303,51 @@ def _domain_claims() -> list[tuple[str, Table]]:
     ]
 
 
+_AUGMENTED = "trained with augmentation"
+
+
+def budget() -> str:
+    """How long the measurements behind the claims took."""
+    adapting: dict[str, list[Row]] = {}
+    for pattern in ("robustness-*", "domains-*", "suspects-*", "stale-*"):
+        for path in sorted(set(ROWS.glob(f"{pattern}.jsonl")) - {ROWS / "domains-trained.jsonl"}):
+            for row in load_rows(path):
+                cell = row.cell
+                network = cell.network.kind if cell.network.training else cell.network.name
+                network = _AUGMENTED if "/" in network else network  # files, trained here
+                adapting.setdefault(f"{cell.stream.data.label}, {network}", []).append(row)
+    training: dict[str, float] = {}
+    for line in (ROWS / "domains-trained.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        made = run["identity"]
+        name = f"{made['data']}, {made['backbone']} at {made['image_shape'][1]} px, "
+        name += f"{made['batch_norm']} BN"
+        training[name] = training.get(name, 0.0) + run["seconds"] / 3600
+    augmented = [*map(json.loads, (ROWS / "trained-robustness.jsonl").read_text().splitlines())]
+    (name,) = (name for name in adapting if name.endswith(_AUGMENTED))
+    training[name] = sum(run["seconds"] for run in augmented) / 3600
+    lines = tuple(
+        (
+            name,
+            float(len(adapting.get(name, ()))),
+            sum(row.metrics["seconds"] for row in adapting.get(name, ())) / 3600,
+            training.get(name),
+        )
+        for name in sorted({*adapting, *training})
+    )
+    columns = (
+        Column("data, network"),
+        Column("streams", decimals=0),
+        Column("hours of adapting", decimals=1),
+        Column("hours of training", decimals=1),
+    )
+    note = (
+        "Wall time of one thread, mostly beside other work on the same two cores; without the time "
+        "to read and corrupt images."
+    )
+    return Table("What the measurements took", columns, lines, note).to_markdown()
+
+
 def _at_a_glance(measure: str, found: Sequence[tuple[str, Table]]) -> Table:
     lines: dict[str, list[str]] = {}
     for place, (_, table) in enumerate(found):
@@ -529,6 +574,7 @@ ROW_BLOCKS: Mapping[str, Callable[[], str]] = {
     "claims-overview": claims_overview,
     "claims": claims,
     "claims-domains": domain_claims,
+    "claims-budget": budget,
     "engine-overhead": engine_overhead,
     "stream-parts": stream_parts,
     "stream-parts-single": stream_parts_single,
