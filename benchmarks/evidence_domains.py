@@ -3,7 +3,8 @@
     python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE [--targets sketch]
     python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE --features fixed
     python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE --batch-norm frozen
-    python benchmarks/evidence_domains.py bench-pacs --data PACS --batch-sizes 32 64
+    python benchmarks/evidence_domains.py train-pacs --data PACS --weights FILE --trials 1 2
+    python benchmarks/evidence_domains.py bench-pacs --data PACS --batch-sizes 32 64 [--trials 0]
     python benchmarks/evidence_domains.py bench-pacs --data PACS --limit 100 --suspects
     python benchmarks/evidence_domains.py bench-batches --data PACS
     python benchmarks/evidence_domains.py train-digits --data MNIST [--algorithms erm ...]
@@ -153,7 +154,7 @@ def train_digits(arguments: argparse.Namespace) -> None:
 
 
 def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
-    folders = sorted(RUNS.glob(f"{prefix}*"))
+    folders = [folder for folder in sorted(RUNS.glob(f"{prefix}*")) if _wanted(folder, arguments)]
     files = [str(file) for folder in folders for file in selected_networks(folder)]
     kept, usual = "rows", tuple(dict.fromkeys((*MAIN, *ABLATIONS)))
     for special, methods in (("suspects", SUSPECTS), ("stale", STALE)):
@@ -174,6 +175,14 @@ def bench(arguments: argparse.Namespace, prefix: str, data: str) -> None:
         print(f"batch {size}: {done} done, at most {missing} to do", flush=True)
         for result in run(study, store, LAUNCHERS["processes"], arguments.workers):
             print(summary(result), flush=True)
+
+
+def _wanted(folder: Path, arguments: argparse.Namespace) -> bool:
+    """Whether a run is of the targets and trials that were asked for; all, unless some were."""
+    trials = getattr(arguments, "trials", None)
+    of_trial = trials is None or any(folder.name.endswith(f"-t{trial}") for trial in trials)
+    targets = arguments.targets
+    return of_trial and (not targets or any(f"-{name}-" in folder.name for name in targets))
 
 
 def trained_rows() -> list[dict[str, Any]]:
@@ -524,6 +533,7 @@ def parser() -> argparse.ArgumentParser:
             own.add_argument("--backbone", default="resnet50-v1")
             own.add_argument("--kind", default="erm", choices=("erm", "swad-erm", "fixed-erm"))
             own.add_argument("--suspects", action="store_true")
+            own.add_argument("--trials", type=int, nargs="+")
     return top
 
 

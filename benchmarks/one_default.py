@@ -23,6 +23,9 @@ EfficientNet-Lite0 at 112 px, fine-tuned on three domains of PACS by `evidence_d
 train-pacs` (batch norm trained, 250 steps, trial 0), with one domain unseen. It meets held-out
 images of the domains that it knows and then the unseen one; and the unseen one alone.
 
+LONG STREAMS (`*-long`) show all 2,000 held-out images under each of the four corruptions, ten
+times as many as the other stages. They were declared last, when `steady` had long been what it is.
+
 THE ORDER RULE (`ORDERED`) was tried later as the default, because `steady` was 18.5 points below
 the source on `sketch`, sorted by class. It was chosen on sorted digits, on the sorted development
 images of CIFAR-10 and on `sketch`, then measured once on all streams; `cartoon` stood here before
@@ -130,6 +133,8 @@ _MAIN = ("continual:part=200", "mixed:part=200", "continual:part=200+sorted")
 _CHANGING = (*_MAIN, "probes:part=100", "continual:part=200+dirichlet-slots")
 _ALL = (*_CHANGING, "gradual:part=15", "recurring:part=50,rounds=4")
 _CLEAN = ("steady:part=500", "steady:part=500+sorted")
+_LONG = tuple(word.replace("part=200", f"part={IMAGES}") for word in _MAIN)
+_LONG_CLEAN = tuple(word.replace("part=500", f"part={IMAGES}") for word in _CLEAN)
 _DOMAINS = ("continual:part=120", "mixed:part=120", "continual:part=120+sorted")
 _UNSEEN = ("steady:part=480", "steady:part=480+sorted")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
@@ -153,6 +158,8 @@ STAGES = {
     ),
     "cifar100-resnet20-batch8": Stage("cifar100", "resnet20", 8, _MAIN, _CLEAN, SOME),
     "cifar10-resnet56-batch8": Stage("cifar10", "resnet56", 8, _MAIN[:2], _CLEAN[:1], SOME),
+    "cifar10-resnet20-batch64-long": Stage("cifar10", "resnet20", 64, _LONG, _LONG_CLEAN),
+    "cifar100-resnet20-batch64-long": Stage("cifar100", "resnet20", 64, _LONG, _LONG_CLEAN, SOME),
     **{
         f"pacs-{target}": Stage(
             "pacs", target, 32, _DOMAINS, _UNSEEN, tuple(m for m in SOME if m != "eata")

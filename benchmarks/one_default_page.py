@@ -35,8 +35,8 @@ PAGE = Path("docs/one-default.md")
 FEW = Path("docs/rows/few-classes.jsonl")
 OWN = "steady"
 
-Kind: TypeAlias = tuple[str, str, int, str]
-"""Data, network, batch size, stream."""
+Kind: TypeAlias = tuple[str, str, int, str, int]
+"""Data, network, batch size, stream, images."""
 
 
 def rows_of(*stages: str) -> list[Row]:
@@ -53,7 +53,7 @@ def kind_of(row: Row) -> Kind:
     training = cell.network.training
     unseen = f", {training.left_out[0]} unseen" if training and training.left_out else ""
     network = f"{cell.network.name}{unseen}"
-    return cell.stream.data.name, network, cell.protocol.batch_size, stream
+    return cell.stream.data.name, network, cell.protocol.batch_size, stream, cell.stream.count
 
 
 def by_kind(rows: Sequence[Row]) -> dict[Kind, dict[str, list[Row]]]:
@@ -79,7 +79,7 @@ def goals(rows: Sequence[Row]) -> Table:
     """Where `steady` is, stream by stream, beside the source and the best other method."""
     lines: list[tuple[str | float | None, ...]] = []
     below = behind = clearly = 0
-    for (data, network, size, stream), found in by_kind(rows).items():
+    for (data, network, size, stream, count), found in by_kind(rows).items():
         own = found[OWN]
         others = {m: pairs_of(own, theirs) for m, theirs in found.items() if m != OWN}
         gaps = {m: paired_change(pairs) for m, pairs in others.items()}
@@ -91,7 +91,7 @@ def goals(rows: Sequence[Row]) -> Table:
         clearly += gap.value < -0.5 and gap.high < 0
         lines.append(
             (
-                f"{data}, {network}, batch {size}: {stream}",
+                f"{data}, {network}, batch {size}: {stream}, {count:,} images",
                 accuracy(found["source"]),
                 accuracy(own),
                 interval_text(over),
@@ -180,7 +180,7 @@ def rates(rows: Sequence[Row]) -> Table:
             first = [row for row in normal[kind][method] if row.seed == 0]
             changes.append(accuracy(found[high]) - accuracy(first))
         lines.append((f"`{method}`", *changes))
-    columns = (Column("method"), *(Column(kind[-1]) for kind in fast))
+    columns = (Column("method"), *(Column(kind[3]) for kind in fast))
     note = (
         "Accuracy at ten times the method's learning rate minus accuracy at its default rate, in "
         "points; CIFAR-10, ResNet-20, batch 64. `steady` has no learning rate."
@@ -259,7 +259,7 @@ def order_rule(rows: Sequence[Row]) -> Table:
     found, method = by_kind([*rows, *load_rows(ORDER_ROWS)]), str(parse_method(ORDERED))
     lines: list[tuple[str | float | None, ...]] = []
     alike = 0
-    for (data, network, size, stream), own in found.items():
+    for (data, network, size, stream, count), own in found.items():
         if method not in own:
             continue
         change = paired_change(pairs_of(own[method], own[OWN]))
@@ -267,7 +267,7 @@ def order_rule(rows: Sequence[Row]) -> Table:
             alike += 1
             continue
         scores = [accuracy(own[name]) for name in ("source", OWN, method)]
-        name = f"{data}, {network}, batch {size}: {stream}"
+        name = f"{data}, {network}, batch {size}: {stream}, {count:,} images"
         lines.append((name, *scores, interval_text(change)))
     columns = (Column("stream"), *map(Column, ("source", OWN, f"`{method}`", "change, 95 %")))
     note = (
