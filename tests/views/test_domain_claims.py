@@ -16,7 +16,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.views.claim_tables import domains_claims_table
 from driftnorm.views.claims import ABOUT_DOMAINS as CLAIMS
 from driftnorm.views.claims import claimed_methods
-from driftnorm.views.domain_rows import change
+from driftnorm.views.domain_rows import change, change_over_trainings
 from driftnorm.views.domain_tables import DOMAIN_VIEWS, domains_table
 
 TARGETS = ("art", "sketch")
@@ -241,3 +241,27 @@ def test_what_theta_costs_is_asked_only_where_target_statistics_are_good() -> No
         *made("gprebn", 0.5, THETA),
     ]
     assert verdicts(rows)[CLAIMS[4].text] == "not testable here: target statistics do harm"
+
+
+def test_targets_count_the_same_however_many_trials_they_were_run_in() -> None:
+    def row(method: str, target: str, trial: int, right: int) -> Row:
+        bits = np.arange(100) < right
+        model = f"erm -> {target}, trial {trial}@{target}{trial}"
+        cell = made_cell("domains", model, f"{target}/in", 0, method, data="PACS", count=100)
+        return Row(cell, {"error": 1 - right / 100, "count": 100, "correct": pack_bits(bits)})
+
+    # The gains: 10, 20 and 30 points on art, 2 on sketch, of which there is one trial.
+    gains = {("art", 0): 10, ("art", 1): 20, ("art", 2): 30, ("sketch", 0): 2}
+    source = [row("source", *place, 50) for place in gains]
+    tent = [row("tent", *place, 50 + gain) for place, gain in gains.items()]
+    assert change(tent, source).value == pytest.approx((20 + 2) / 2)
+    over = change_over_trainings(tent, source)
+    assert over is not None  # on art alone; 4.303 standard errors for three runs
+    half = 4.303 * 10 / np.sqrt(3)
+    assert over == pytest.approx((20, 20 - half, 20 + half))
+    assert change_over_trainings(tent[:1], source) is None
+    assert change_over_trainings([tent[1], tent[3]], source) is None  # no target in both trials
+    table = domains_claims_table([*source, *tent])
+    assert table.columns[-1].title == "over trainings, 95 %"
+    assert {line[0]: line[-1] for line in table.rows}["Tent helps"] == "+20.0 [-4.8, +44.8]"
+    assert len(domains_claims_table([source[0], tent[0]]).columns) == len(table.columns) - 1

@@ -18,6 +18,7 @@ __all__ = [
     "counted_interval",
     "expected_calibration_error",
     "filled_bins",
+    "interval_over_runs",
     "is_guessing",
     "pack_bits",
     "paired_interval",
@@ -35,6 +36,8 @@ BINS = 15
 FEW_LABELS = 30
 """Fewer labelled images than this are not judged by."""
 _GUESSING = 0.05  # share of the way from chance to perfect; below it, a network is near chance
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom; the last is used beyond them.
+_STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 DECIMALS = 4  # precision of a bin's confidence and accuracy in a row
 
 
@@ -155,6 +158,18 @@ def paired_interval(
         means += drawn @ values / len(total)
     low, high = np.quantile(means / len(gains), [0.025, 0.975])
     return Interval(float(np.mean([g.mean() for g in gains])), float(low), float(high))
+
+
+def interval_over_runs(values: Sequence[float]) -> Interval:
+    """The 95 % interval of a mean over independent runs, by Student's t; two or more values.
+
+    With three runs it is more than four standard errors wide on either side: three are few.
+    """
+    degrees = len(values) - 1
+    quantile = _STUDENT_T[min(degrees, len(_STUDENT_T)) - 1]
+    mean = float(np.mean(values))
+    half = quantile * float(np.std(values, ddof=1)) / np.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
 
 
 def counted_interval(count: int, won: int, lost: int) -> Interval:

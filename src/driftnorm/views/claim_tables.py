@@ -34,6 +34,7 @@ from driftnorm.views.domain_rows import (
     at_theta_one,
     average,
     change,
+    change_over_trainings,
     interval_text,
     on_targets,
     place_of,
@@ -151,8 +152,16 @@ def domains_claims_table(rows: Sequence[Row]) -> Table:
         Column("ours", align="left"),
         Column("on", align="left"),
         Column("paper", align="left"),
+        Column("over trainings, 95 %"),
     )
     note = f"{domain_note(rows)} Paper: ResNet-50 at 224 px."
+    if all(line[-1] is None for line in lines):
+        columns, lines = columns[:-1], [line[:-1] for line in lines]
+    else:
+        note += (
+            " Over trainings: Student's interval of the gains of single trainings, on the targets "
+            "of which there are several."
+        )
     return Table("What the paper claims about unseen domains", columns, tuple(lines), note)
 
 
@@ -166,7 +175,7 @@ def _domain_line(claim: Claim, chosen: Mapping[Setting, list[Row]], trainer: Tra
     other = _rows_of(chosen[claim.against], trainer, claim.reference)
     both = {place_of(row) for row in own} & {place_of(row) for row in other}
     if not both:
-        return claim.text, NOT_MEASURED, "-", trainer.label, about, "-", "-", paper
+        return claim.text, NOT_MEASURED, "-", trainer.label, about, "-", "-", paper, None
     own, other = ([row for row in side if place_of(row) in both] for side in (own, other))
     every = _rows_of(chosen["selected"], trainer, "source")
     source = [row for row in every if place_of(row) in both]
@@ -180,7 +189,13 @@ def _domain_line(claim: Claim, chosen: Mapping[Setting, list[Row]], trainer: Tra
         f"{counted(len({trial_of(row) for row in own}), 'trial')}"
     )
     ours = _accuracies((own, other), targets)
-    return claim.text, judged, interval_text(found), trainer.label, about, ours, met, paper
+    name, over = trainer.label, _over_trainings(own, other)
+    return claim.text, judged, interval_text(found), name, about, ours, met, paper, over
+
+
+def _over_trainings(own: Sequence[Row], other: Sequence[Row]) -> str | None:
+    found = change_over_trainings(own, other)
+    return None if found is None else interval_text(found)
 
 
 def _accuracies(sides: Sequence[Sequence[Row]], targets: Sequence[str]) -> str:
@@ -213,6 +228,7 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
             " and ".join(_accuracies(pair, targets) for pair in ((tents, source), theirs)),
             met,
             f"{' and '.join(printed)} (VLCS)",
+            None,
         )
     ours = _rows_of(selected, trainer, "gprebn")
     if ours:
@@ -229,6 +245,7 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
             _accuracies((ours, tents), targets),
             met,
             f"{' / '.join(printed)} (VLCS)",
+            _over_trainings(ours, tents),
         )
 
 

@@ -338,10 +338,18 @@ def change_cell(rows: Sequence[Row], method: str, reference: str) -> str:
     return "-" if method == reference else change_text(change_of_error(rows, method, reference))
 
 
-def paired_change(pairs: Sequence[tuple[Row, Row]]) -> Interval:
-    """By how many points the first row of each pair is more accurate, paired image by image."""
+def paired_change(
+    pairs: Sequence[tuple[Row, Row]], factors: Sequence[float] | None = None
+) -> Interval:
+    """By how many points the first row of each pair is more accurate, paired image by image.
+
+    Args:
+        pairs: Rows on the same streams.
+        factors: What the change of each pair is multiplied by; by default 1.
+    """
     gains = [
-        right_by_image(first).astype(np.float64) - right_by_image(second) for first, second in pairs
+        factor * (right_by_image(first).astype(np.float64) - right_by_image(second))
+        for (first, second), factor in zip(pairs, factors or [1.0] * len(pairs), strict=True)
     ]
     found = paired_interval(gains, [images_of(first) for first, _ in pairs])
     return Interval(*(100 * value for value in found))

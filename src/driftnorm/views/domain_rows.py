@@ -5,6 +5,7 @@ Pure functions, no torch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import Trainer, Training
-from driftnorm.bench.metrics import Interval, standard_error
+from driftnorm.bench.metrics import Interval, interval_over_runs, standard_error
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.selection import agrees, select_setting, without_source
@@ -33,6 +34,7 @@ __all__ = [
     "at_theta_one",
     "average",
     "change",
+    "change_over_trainings",
     "change_text",
     "check_protocol_of_streams",
     "interval_text",
@@ -187,16 +189,44 @@ def average(rows: Sequence[Row], targets: Sequence[str]) -> float | None:
 
 
 def change(rows: Sequence[Row], reference: Sequence[Row]) -> Interval:
-    """Gain over another method, paired image by image on the targets of both, in points."""
+    """Gain over another method, paired image by image on the targets of both, in points.
+
+    Every target counts the same, however many trials it was run in.
+    """
+    pairs = _pairs(rows, reference)
+    times = Counter(row.shift for row, _ in pairs)
+    parts = []
+    for own in _by_trial(pairs).values():
+        factors = [len(own) / (len(times) * times[row.shift]) for row, _ in own]
+        parts.append(paired_change(own, factors))
+    # Splits of different trials share four images in five. The mean of their intervals is as wide
+    # as if they shared all, which is on the safe side.
+    return Interval(*(float(sum(ends)) for ends in zip(*parts, strict=True)))
+
+
+def change_over_trainings(rows: Sequence[Row], reference: Sequence[Row]) -> Interval | None:
+    """The same gain with an interval over trainings, on the targets that every trial has.
+
+    None if there is one trial, or if no target was run in all of them.
+    """
+    by_trial = _by_trial(_pairs(rows, reference))
+    shared = set.intersection(*({row.shift for row, _ in own} for own in by_trial.values()))
+    if len(by_trial) < 2 or not shared:
+        return None
+    common = [[pair for pair in own if pair[0].shift in shared] for own in by_trial.values()]
+    return interval_over_runs([paired_change(own).value for own in common])
+
+
+def _pairs(rows: Sequence[Row], reference: Sequence[Row]) -> list[tuple[Row, Row]]:
     before = {place_of(row): row for row in on_targets(reference)}
     pairs = [(row, before[at]) for row in on_targets(rows) if (at := place_of(row)) in before]
     if not pairs:
         raise MixedRowsError("no target has rows of both methods: the run is not finished.")
-    trials = partition(pairs, lambda pair: trial_of(pair[0]))
-    found = [paired_change(own) for _, own in sorted(trials.items())]
-    # Splits of different trials share four images in five. The mean of their intervals is as wide
-    # as if they shared all, which is on the safe side.
-    return Interval(*(float(np.mean(ends)) for ends in zip(*found, strict=True)))
+    return pairs
+
+
+def _by_trial(pairs: Sequence[tuple[Row, Row]]) -> dict[int, list[tuple[Row, Row]]]:
+    return dict(sorted(partition(pairs, lambda pair: trial_of(pair[0])).items()))
 
 
 def change_text(rows: Sequence[Row], reference: Sequence[Row]) -> str:
