@@ -145,7 +145,7 @@ def domains_claims_table(rows: Sequence[Row]) -> Table:
         raise MixedRowsError(
             f"a claim compares two of {known}; no network was run with two of them."
         )
-    columns = (
+    columns: tuple[Column, ...] = (
         *_HEADS,
         Column("network", align="left"),
         Column("that is, in accuracy", align="left"),
