@@ -43,6 +43,8 @@ from driftnorm.predictions import adapted_stream as adapting
 from driftnorm.predictions.adapted_stream import Plan, Snapshot, adapt_stream
 from driftnorm.views.table import Column, Table
 
+ROWS, PAGE = Path("docs/rows/adapt-throughput.jsonl"), Path("docs/adapt-throughput.md")
+
 PROCESS_COLUMNS = (
     Column("loader", align="left"),
     Column("plain images/s", decimals=0),
@@ -317,7 +319,7 @@ def _shown(measured: dict[str, Any]) -> str:
     return f"{counted(first['images'], 'image')}, {counted(len(first['plain']), 'round')}."
 
 
-def page(rows: Path) -> str:
+def page(rows: Path = ROWS) -> str:
     """The page about every network and batch size that the rows hold, from its latest run."""
     found = [*map(json.loads, rows.read_text().splitlines())]
     latest = {(m["network"], m["side"], m["batch"]): m for m in found}
@@ -335,8 +337,8 @@ def main() -> None:
     parser.add_argument("--picture", type=int, help="side of the folder's pictures, if another")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--loaders", nargs="+", choices=LOADERS, default=LOADERS)
-    parser.add_argument("--rows", type=Path, default=Path("docs/rows/adapt-throughput.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/adapt-throughput.md"))
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--out", type=Path, default=PAGE)
     given = parser.parse_args()
     torch.manual_seed(0)
     keep_freed_memory()  # as `driftnorm adapt` does

@@ -156,13 +156,12 @@ contrast), so contrast and some images are shared. Only the methods in the table
 """
 
 
-def page() -> None:
-    """The page from the rows."""
+def page() -> str:
+    """From the rows."""
     found = rows()
     sizes = sorted({row["batch_size"] for row in found})
     made = [table([row for row in found if row["batch_size"] == size], size) for size in sizes]
-    PAGE.write_text("\n".join([HEAD, *(one.to_markdown() for one in made)]))
-    print(f"{len(found)} rows, {PAGE}")
+    return "\n".join([HEAD, *(one.to_markdown() for one in made)])
 
 
 def main() -> None:
@@ -176,7 +175,7 @@ def main() -> None:
     own.add_argument("--methods", nargs="+", default=[*METHODS])
     given = parser.parse_args()
     if given.command == "page":
-        page()
+        PAGE.write_text(page())
     else:
         run(given.cifar, given.weights, given.batch_sizes, given.methods)
 

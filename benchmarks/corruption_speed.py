@@ -28,6 +28,8 @@ from driftnorm.shifts._common import Draws, truncate
 from driftnorm.shifts._plasma import plasma
 from driftnorm.views.table import Column, Table
 
+ROWS, PAGE = Path("docs/rows/corruption-speed.jsonl"), Path("docs/corruption-speed.md")
+
 SEVERITIES = range(1, 6)
 DATA_SET_IMAGES = 10_000
 CORES = 2
@@ -63,7 +65,7 @@ def milliseconds(images: Pixels, name: str, severity: int, frost: str | None) ->
     return (time.perf_counter() - start) / len(images) * 1000
 
 
-def page(rows: Path) -> str:
+def page(rows: Path = ROWS) -> str:
     """The page of the latest run."""
     found: dict[str, Any] = json.loads(rows.read_text().splitlines()[-1])
     times: dict[str, list[float]] = found["milliseconds"]
@@ -94,8 +96,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--images", type=int, default=1000, help="images in the sample")
-    parser.add_argument("--rows", type=Path, default=Path("docs/rows/corruption-speed.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/corruption-speed.md"))
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--out", type=Path, default=PAGE)
     given = parser.parse_args()
     images, kind = load_images(given.images)
     frost = frost_choice()

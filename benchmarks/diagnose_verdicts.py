@@ -254,11 +254,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def page() -> None:
-    """Rows into the docs, and the page from them."""
+def commit_rows() -> None:
+    """What was measured here, into the docs."""
     found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
     if found:
         ROWS.write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in found))
+
+
+def page() -> str:
+    """From the committed rows."""
     rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
     names = [*NETWORKS, DIGITS]
     rows.sort(key=lambda row: names.index(row["network"]))
@@ -289,8 +293,7 @@ shift at each severity. The thresholds were set with a ResNet-20 on corruptions 
 checked on the digits. {where["machine"]}, torch {where["torch"]}, driftnorm {where["driftnorm"]}.
 """
     shown = "\n".join(table.to_markdown() for table in (*tables, policy_table(rows)))
-    PAGE.write_text(f"{head}\n{summary(rows)}\n\n{shown}")
-    print(f"{len(rows)} rows, {PAGE}")
+    return f"{head}\n{summary(rows)}\n\n{shown}"
 
 
 def main() -> None:
@@ -304,7 +307,8 @@ def main() -> None:
     commands.add_parser("page")
     arguments = parser.parse_args()
     if arguments.command == "page":
-        page()
+        commit_rows()
+        PAGE.write_text(page())
     else:
         run(arguments)
 

@@ -461,8 +461,8 @@ def kind_of(row: Row) -> tuple[str, str, int]:
     return row.cell.stream.data.label, row.cell.network.kind, row.cell.protocol.batch_size
 
 
-def page() -> None:
-    """Rows into the docs, and the page from them."""
+def commit_rows() -> None:
+    """What was measured here, into the docs."""
     if RUNS.is_dir():
         TRAINED.write_text("".join(json.dumps(run) + "\n" for run in trained_rows()))
         found = load_rows(RUNS / "rows") if (RUNS / "rows").is_dir() else []
@@ -476,11 +476,14 @@ def page() -> None:
         ):
             if (RUNS / folder).is_dir():
                 add_rows(load_rows(RUNS / folder), file)
+
+
+def page() -> str:
+    """From the committed rows."""
     runs = [json.loads(line) for line in TRAINED.read_text().splitlines()]
     files = [path for path in sorted(ROWS.glob("domains-*.jsonl")) if path != TRAINED]
     rows = [row for path in files for row in load_rows(path)]
-    PAGE.write_text("\n".join([HEAD, *sections(rows, runs)]))
-    print(f"{len(rows)} rows, {len(runs)} runs, {PAGE}")
+    return "\n".join([HEAD, *sections(rows, runs)])
 
 
 def add_rows(rows: Sequence[Row], file: Path) -> None:
@@ -540,7 +543,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = parser().parse_args()
     if arguments.command == "page":
-        page()
+        commit_rows()
+        PAGE.write_text(page())
         return
     torch.set_num_threads(arguments.threads)
     if arguments.command == "train-pacs":

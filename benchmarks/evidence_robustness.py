@@ -324,8 +324,8 @@ def contrast_table(rows: Sequence[Row]) -> Table:
     return Table("Contrast: what a step gains and loses", tuple(columns), tuple(lines), note)
 
 
-def page() -> None:
-    """Rows into the docs, and the page from them."""
+def commit_rows() -> None:
+    """What was measured here, into the docs."""
     if RUNS.is_dir():
         found = load_rows(RUNS)
         for slug in sorted({slug_of(row) for row in found}):
@@ -336,14 +336,17 @@ def page() -> None:
     if TRAINED.is_dir():
         lines = [json.dumps(facts, sort_keys=True) + "\n" for facts in trained_facts()]
         TRAINED_ROWS.write_text("".join(lines))
+
+
+def page() -> str:
+    """From the committed rows."""
     rows = committed_rows()
     facts = []
     if TRAINED_ROWS.exists():
         facts = [json.loads(line) for line in TRAINED_ROWS.read_text().splitlines()]
     title = "## How the baselines were trained\n\n"
     trained = [title + training_table(facts).to_markdown()] if facts else []
-    PAGE.write_text("\n".join([HEAD, *sections(rows), *trained]))
-    print(f"{len(rows)} rows, {len(facts)} trained networks, {PAGE}")
+    return "\n".join([HEAD, *sections(rows), *trained])
 
 
 def slug_of(row: Row) -> str:
@@ -376,7 +379,8 @@ def main() -> None:
     commands.add_parser("page")
     arguments = parser.parse_args()
     if arguments.command == "page":
-        page()
+        commit_rows()
+        PAGE.write_text(page())
     else:
         {"train": train, "run": run}[arguments.command](arguments)
 

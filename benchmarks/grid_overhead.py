@@ -44,6 +44,8 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models import load
 from driftnorm.shifts import CORRUPTIONS
 
+ROWS, PAGE = Path("docs/rows/grid-overhead.jsonl"), Path("docs/grid-overhead.md")
+
 METHODS = ("source", "bn", "t3a", "tent", "gprebn")
 ALL = "grid, five methods"
 SEVERITY = 5
@@ -262,7 +264,7 @@ def promises(times: dict[str, np.ndarray]) -> list[str]:
     ]
 
 
-def page(rows: Path) -> str:
+def page(rows: Path = ROWS) -> str:
     """The page about every corruption that the rows hold, from its latest run."""
     lines = rows.read_text().splitlines()
     latest: dict[str, Measurement] = {m["corruption"]: m for m in map(json.loads, lines)}
@@ -276,8 +278,8 @@ def main() -> None:
     parser.add_argument("--corruptions", nargs="+", default=usual, choices=CORRUPTIONS)
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rows", type=Path, default=Path("docs/rows/grid-overhead.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/grid-overhead.md"))
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

@@ -243,7 +243,9 @@ def protocol() -> str:
     )
 
 
-def page(cases: Sequence[Case]) -> str:
+def page() -> str:
+    """From the committed rows."""
+    cases = every_case()
     parts = [
         "# What the guard saves and costs\n",
         "Written by `python benchmarks/guard_page.py` from `rows/guard-*.jsonl`. The default "
@@ -286,11 +288,5 @@ def every_case() -> list[Case]:
     return sorted(cases, key=lambda c: (place(c.data), streams.index(c.stream), c.batch, c.seed))
 
 
-def main() -> None:
-    cases = every_case()
-    PAGE.write_text(page(cases))
-    print(f"{len(cases)} cases, {PAGE}")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page())

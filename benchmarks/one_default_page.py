@@ -323,8 +323,8 @@ training images for CIFAR-10, test images outside the held-out ones for CIFAR-10
 """
 
 
-def main() -> None:
-    """Write the page."""
+def page() -> str:
+    """From the committed rows."""
     measured = [name for name in STAGES if not name.startswith("development")]
     rows = rows_of(*(name for name in measured if not name.endswith("rate")))
     text = [
@@ -341,9 +341,8 @@ def main() -> None:
         parts().to_markdown(),
         passes(),
     ]
-    PAGE.write_text("\n".join(text))
-    print(f"{len(rows)} rows, {PAGE}")
+    return "\n".join(text)
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page())
