@@ -35,6 +35,7 @@ from driftnorm.models import open_checkpoint
 from driftnorm.training import SHORT, RobustTraining, make_recipe
 from driftnorm.training.augmentation.catalog import RECIPES
 from driftnorm.views.compare import change_of_error, change_text, in_order, mean_error, note_of
+from driftnorm.views.figure import Figure
 from driftnorm.views.figures import PLOTS
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.robustness import VIEWS
@@ -223,6 +224,41 @@ page](claims.md); how to measure one of these numbers again is under
 """
 
 
+def by_batch_size(rows: Sequence[Row]) -> list[Row]:
+    """At every batch size, on three corruptions."""
+    return [
+        row
+        for row in rows
+        if row.cell.stream.count == 10_000
+        and row.cell.stream.data.name == "cifar-10"
+        and row.severity == 5
+        and row.shift in BATCH_CORRUPTIONS
+        and row.cell.network.name == "resnet20"
+        and row.method in BATCH_METHODS
+    ]
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """The plots of the page by name, as far as there are rows for them."""
+    main = [
+        row
+        for row in rows
+        if row.cell.stream.count == 10_000
+        and row.cell.protocol.batch_size == 200
+        and row.cell.stream.data.name == "cifar-10"
+        and row.cell.network.name == "resnet20"
+        and row.method in MAIN
+    ]
+    shown = dict.fromkeys(("corruptions", "severity", "online", "calibration"), main)
+    made = {}
+    for name, own in {**shown, "batch-size": by_batch_size(rows)}.items():
+        try:
+            made[name] = PLOTS[name].make(in_order(own, MAIN))
+        except MixedRowsError as error:
+            print(f"left out: plot {name}: {error}", file=sys.stderr)
+    return made
+
+
 def sections(rows: Sequence[Row]) -> Iterator[str]:
     """The tables, as far as there are rows for them."""
     whole = [row for row in rows if row.cell.stream.count == 10_000]
@@ -241,15 +277,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
     if len({row.seed for row in orders}) < 2:  # the rows of contrast alone
         orders = []
     severest = [row for row in small if row.severity == 5]
-    sizes = [
-        row
-        for row in whole
-        if row.cell.stream.data.name == "cifar-10"
-        and row.severity == 5
-        and row.shift in BATCH_CORRUPTIONS
-        and row.method in BATCH_METHODS
-        and row.cell.network.name == "resnet20"
-    ]
+    sizes = by_batch_size(rows)
     main = [row for row in small if row.method in MAIN]
     for title, view, own in (
         ("CIFAR-10-C, all severities", "summary", main),
@@ -289,16 +317,7 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
     if contrast:
         made = contrast_table(contrast)
         yield f"## Contrast, {SLICE:,} images per stream\n\n{made.to_markdown()}"
-    for name, own in (
-        *((plot, main) for plot in ("corruptions", "severity", "online", "calibration")),
-        ("batch-size", sizes),
-    ):
-        try:
-            figure = PLOTS[name].make(in_order(own, MAIN))
-        except MixedRowsError as error:
-            print(f"left out: plot {name}: {error}", file=sys.stderr)
-            continue
-        draw(figure, PICTURES / f"robustness-{name}.svg")
+    for name in figures(rows):
         yield f"![{name}](pictures/robustness-{name}.svg)\n{REMARKS.get(name, '')}"
 
 
@@ -381,6 +400,8 @@ def main() -> None:
     if arguments.command == "page":
         commit_rows()
         PAGE.write_text(page())
+        for name, figure in figures(committed_rows()).items():
+            draw(figure, PICTURES / f"robustness-{name}.svg")
     else:
         {"train": train, "run": run}[arguments.command](arguments)
 
