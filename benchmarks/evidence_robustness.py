@@ -52,6 +52,8 @@ ABLATION = tuple(
 LONGER = {"augmix": 2.0, "adversarial": 2.0}  # three, and eleven, passes per step
 BATCH_SIZES = (8, 16, 32, 64, 128, 200, 500)
 BATCH_METHODS = ("bn", "bn:running=True", "tent", "gprebn")
+LOW_RATES = ("tent:lr=0.0001", "gprebn:lr=0.0001")
+"""Is the usual rate of 0.001, chosen for batches of 200, too high for small ones?"""
 CONTRAST_METHODS = (
     *("source", "bn", "bn:running=True", "tent", "tent:lr=0.0001", "gprebn", "gprebn:lr=0.0001"),
     *("gprebn:momentum=0.1", "tent@bn-window", "tent:cap=0.004,leash=0.1"),
@@ -110,6 +112,7 @@ STAGES = {
     "cifar100": Stage("cifar100", C100, MAIN, (5,)),
     "cifar100-ablation": Stage("cifar100", C100, ABLATION, (5,)),
     "batch-sizes": Stage("cifar10", C10, BATCH_METHODS, (5,), BATCH_CORRUPTIONS, BATCH_SIZES),
+    "low-rates": Stage("cifar10", C10, LOW_RATES, (5,), BATCH_CORRUPTIONS, BATCH_SIZES[:3]),
     "augmentation": Stage("cifar10", None, ("source", "gprebn"), (3, 0), limit=1000),
     "resnet56": Stage(
         "cifar10", "cifar10-resnet56.safetensors", MAIN, (5,), model="resnet56", limit=SLICE
@@ -224,7 +227,7 @@ page](claims.md); how to measure one of these numbers again is under
 """
 
 
-def by_batch_size(rows: Sequence[Row]) -> list[Row]:
+def by_batch_size(rows: Sequence[Row], methods: Sequence[str] = BATCH_METHODS) -> list[Row]:
     """At every batch size, on three corruptions."""
     return [
         row
@@ -234,7 +237,7 @@ def by_batch_size(rows: Sequence[Row]) -> list[Row]:
         and row.severity == 5
         and row.shift in BATCH_CORRUPTIONS
         and row.cell.network.name == "resnet20"
-        and row.method in BATCH_METHODS
+        and row.method in methods
     ]
 
 
@@ -314,11 +317,41 @@ def sections(rows: Sequence[Row]) -> Iterator[str]:
             print(f"left out: {title}: {error}", file=sys.stderr)
             continue
         yield f"## {title}\n\n{table.to_markdown()}"
+    sized = by_batch_size(rows, [*BATCH_METHODS, *map(_spelled, LOW_RATES)])
+    if len(sized) > len(sizes):
+        made = low_rates_table(sized)
+        yield f"## Small batches at a lower rate\n\n{made.to_markdown()}"
     if contrast:
         made = contrast_table(contrast)
         yield f"## Contrast, {SLICE:,} images per stream\n\n{made.to_markdown()}"
     for name in figures(rows):
         yield f"![{name}](pictures/robustness-{name}.svg)\n{REMARKS.get(name, '')}"
+
+
+def low_rates_table(rows: Sequence[Row]) -> Table:
+    """A step at a tenth of the usual rate, against no step and against the usual rate."""
+    low = [row for row in rows if row.method in map(_spelled, LOW_RATES)]
+    sizes = sorted({row.cell.protocol.batch_size for row in low})
+    lines: list[tuple[str | float | None, ...]] = []
+    for size in sizes:
+        own = [row for row in rows if row.cell.protocol.batch_size == size]
+        for name in map(_spelled, LOW_RATES):
+            usual = name.split(":")[0]
+            changes = (change_text(change_of_error(own, name, other)) for other in ("bn", usual))
+            errors = (mean_error(own, each) for each in ("bn", usual, name))
+            lines.append((f"`{name}`, batch {size}", *errors, *changes))
+    columns = (
+        Column("method"),
+        *(Column(name, decimals=2) for name in ("error of bn", "at the usual rate", "error")),
+        *(Column(name) for name in ("minus bn's, 95 %", "minus that at the usual rate, 95 %")),
+    )
+    note = f"{note_of(low)} Intervals: paired bootstrap over images. The usual rate is 0.001."
+    return Table("Small batches at a lower rate", columns, tuple(lines), note)
+
+
+def _spelled(method: str) -> str:
+    """As rows name it."""
+    return str(parse_method(method))
 
 
 def contrast_table(rows: Sequence[Row]) -> Table:
