@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 from rich.console import Console
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import available_cores
@@ -60,8 +61,7 @@ def demo(
     """
     given = dict(locals())
     for flag, value in (("--trials", trials), ("--batch-size", batch_size)):
-        if value < 1:
-            raise ValueError(f"`{flag}` must be at least 1, got {value}.")
+        check_whole(flag, value)
     begun = time.perf_counter()
     torch.set_num_threads(1)
     console = Console(quiet=quiet)

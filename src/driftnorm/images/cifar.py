@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_choice
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
@@ -138,6 +139,5 @@ def _cifar10_classes(home: Path) -> tuple[str, ...]:
 
 def checked_split(split: Split) -> Split:
     """The split, if it is one."""
-    if split not in ("train", "test"):
-        raise ValueError(f"`split` must be 'train' or 'test', got {split!r}.")
+    check_choice("split", split, ("train", "test"))
     return split

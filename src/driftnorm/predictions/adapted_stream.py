@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.files import exclusive, write_atomically
 from driftnorm._internal.warning_texts import warnings_to
@@ -72,8 +73,8 @@ class Plan:
         if self.out.suffix.lower() != ".csv":
             raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
         for flag, value in (("--batch-size", self.batch_size), ("--every", self.every)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{flag}` must be at least 1, got {value}.")
+            if value is not None:
+                check_whole(flag, value)
 
     @property
     def folder(self) -> Path:

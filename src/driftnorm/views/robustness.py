@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE
@@ -190,8 +190,5 @@ AnyView = TypeVar("AnyView")
 
 def find_view(name: str, views: Mapping[str, AnyView], kind: str = "table") -> AnyView:
     """The table, or what else they are, of this name."""
-    if name not in views:
-        raise ValueError(
-            f"there is no {kind} {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
-        )
+    check_choice(kind, name, views)
     return views[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 
 __all__ = ["PRESETS", "Preset", "find_preset"]
 
@@ -48,8 +48,5 @@ PRESETS = {
 
 def find_preset(name: str) -> Preset:
     """The preset of this name."""
-    if name not in PRESETS:
-        raise ValueError(
-            f"there is no preset {name!r}.{nearest(name, PRESETS)} Known: {', '.join(PRESETS)}."
-        )
+    check_choice("preset", name, PRESETS)
     return PRESETS[name]

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.adapter import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
@@ -23,7 +24,7 @@ from driftnorm.bench.rows import RowStore
 from driftnorm.bench.runner import Opened, Outlook, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.scoring import Events
-from driftnorm.bench.studies.corruption_checks import check_whole
+from driftnorm.bench.studies.corruption_checks import check_several
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData
 from driftnorm.bench.windows import WINDOW, stream_score
@@ -69,9 +70,9 @@ class StreamStudy(Study):
         for name in ("streams", "methods"):
             if not getattr(self, name):
                 raise ValueError(f"`{name}` must hold at least one.")
-        check_whole("seeds", self.seeds, 0)
-        check_whole("batch_size", (self.batch_size,), 1)
-        check_whole("window", (self.window,), 1)
+        check_several("seeds", self.seeds, 0)
+        check_whole("batch_size", self.batch_size)
+        check_whole("window", self.window)
 
     def cells(self) -> list[Cell]:
         """Every measurement, those of one stream next to each other.

@@ -60,7 +60,7 @@ def cached_arrays(
     Raises:
         DataError: A picture cannot be read, or the cache was damaged.
     """
-    check_whole("side", side, unit="pixels")
+    check_whole("side", side)
     count = checked_workers(workers)
     name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
     place = made_once(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 
 __all__ = ["DIGIT_NAMES", "KNOWN_SETS", "KnownSet", "find_known"]
 
@@ -115,10 +115,6 @@ KNOWN_SETS: Mapping[str, KnownSet] = {
 
 def find_known(name: str) -> KnownSet:
     """The published set of that name, in upper or lower case."""
-    known = KNOWN_SETS.get(name.lower())
-    if known is None:
-        names = [*(one.name for one in KNOWN_SETS.values()), "own"]
-        raise ValueError(
-            f"`name` must be one of {', '.join(names)}; got {name!r}.{nearest(name, names)}"
-        )
-    return known
+    if name.lower() not in KNOWN_SETS:
+        check_choice("name", name, [*(one.name for one in KNOWN_SETS.values()), "own"])
+    return KNOWN_SETS[name.lower()]

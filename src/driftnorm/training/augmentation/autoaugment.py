@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import mask_squares, mean_color
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
-from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
+from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
 
 __all__ = ["CIFAR10_POLICY", "Autoaugment", "apply_policy"]
@@ -108,8 +109,8 @@ class Autoaugment:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("cutout_size", self.cutout_size, 0)
-        require("padding", self.padding, 0)
+        check_number("cutout_size", self.cutout_size, least=0)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on augmented images."""

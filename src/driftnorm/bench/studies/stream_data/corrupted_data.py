@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, Shift
@@ -13,7 +14,6 @@ from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
     check_corruptions,
     check_there,
-    check_whole,
 )
 from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
 from driftnorm.bench.studies.stream_data.stream_data import (
@@ -62,10 +62,10 @@ class CorruptedData(GivenNetworks):
             check_corruptions(names)
         if not self.corruptions:
             raise ValueError("`corruptions` must name at least one; `clean` is one.")
-        check_whole("severity", (self.severity,), 1, 5)
-        check_whole("skip", (self.skip,), 0)
+        check_whole("severity", self.severity, 1, 5)
+        check_whole("skip", self.skip, 0)
         if self.limit is not None:
-            check_whole("limit", (self.limit,), 1)
+            check_whole("limit", self.limit)
 
     @cached_property
     def _streams(self) -> Streams:

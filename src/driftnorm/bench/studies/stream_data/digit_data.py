@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId
 from driftnorm.bench.runner import Task
-from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
 from driftnorm.bench.studies.digits import (
     load_network,
@@ -52,15 +51,11 @@ class DigitData(StreamData):
     severity: int = SEVERITIES[-1]
 
     def __post_init__(self) -> None:
-        check_whole("severity", (self.severity,), SEVERITIES[0], SEVERITIES[-1])
+        check_whole("severity", self.severity, SEVERITIES[0], SEVERITIES[-1])
         if not self.names:
             raise ValueError("`names` must hold at least one shift; `clean` is one.")
         for name in self.names:
-            if name not in (known := (CLEAN, *SHIFTS)):
-                raise ValueError(
-                    f"digits have no shift {name!r}.{nearest(name, known)} Known: "
-                    f"{', '.join(known)}."
-                )
+            check_choice("names", name, (CLEAN, *SHIFTS))
 
     @property
     def data_id(self) -> DataId:

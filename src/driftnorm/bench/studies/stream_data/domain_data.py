@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId
-from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
 from driftnorm.bench.studies.stream_data.stream_data import Pictures
@@ -42,7 +42,7 @@ class DomainData(GivenNetworks):
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            check_whole("limit", (self.limit,), 1)
+            check_whole("limit", self.limit)
 
     @cached_property
     def _arrays(self) -> DomainArrays:
