@@ -30,8 +30,6 @@ from driftnorm.parts.losses import Function
 from driftnorm.parts.statistics import Source
 from driftnorm.parts.updates import Ascent, Descent, OptimizerChoice, bounded, with_rate
 
-__all__ = ["Optimising", "Recipe", "Side", "Trainable", "compose", "learning_rate", "optimised"]
-
 Trainable: TypeAlias = Literal["none", "affine", "features", "classifier", "all"]
 Side: TypeAlias = Literal["normalise", "learn", "answer", "review"]
 _TRAINABLE = ("none", "affine", "features", "classifier", "all")

@@ -9,8 +9,6 @@ from typing import Any
 
 from driftnorm._internal.names import nearest
 
-__all__ = ["check_choice", "check_number", "check_whole"]
-
 
 def check_number(
     name: str,

@@ -9,8 +9,6 @@ from typing import Any
 
 from driftnorm.errors import DriftnormWarning
 
-__all__ = ["warnings_to"]
-
 
 @contextmanager
 def warnings_to(hear: Callable[[str], object]) -> Iterator[None]:

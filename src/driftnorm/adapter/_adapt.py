@@ -18,8 +18,6 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.parts.layers import Selector
 from driftnorm.recipe import Recipe
 
-__all__ = ["adapt", "list_methods"]
-
 Own = TypeVar("Own", bound=Adapter)
 _ENGINE_OPTIONS = tuple(
     name

@@ -58,8 +58,6 @@ from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe
 
-__all__ = ["RecipeAdapter"]
-
 _TAUGHT_NOTHING = "nothing to learn: one value per channel has no variance, and no step was taken"
 
 

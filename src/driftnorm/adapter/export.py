@@ -13,8 +13,6 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from driftnorm.adapter._engine import RecipeAdapter
 
-__all__ = ["export_onnx"]
-
 
 class _LogitsOnly(nn.Module):
     """The baked network, returning only its logits."""

@@ -23,8 +23,6 @@ from driftnorm.parts.evidence import information, spread_of
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.neighbours import likeness, neighbour_sums
 
-__all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]
-
 Policy: TypeAlias = Literal["warn", "reset", "freeze", "off"]
 Remembered: TypeAlias = Mapping[str, Any]
 _COUNTS = (

@@ -30,21 +30,6 @@ from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import Further, evaluate
 from driftnorm.bench.studies.measured_method import spec_of
 
-__all__ = [
-    "Measurement",
-    "Opened",
-    "Outlook",
-    "Preparation",
-    "Prepared",
-    "Result",
-    "Study",
-    "Task",
-    "Unprepared",
-    "adapter_of",
-    "run",
-    "summary",
-]
-
 # Per task: many cells, to open a stream only once, but few enough to keep all workers busy.
 _MOST_CELLS = 24
 

@@ -22,8 +22,6 @@ from driftnorm.bench.metrics import (
 )
 from driftnorm.bench.protocol import sampled_positions
 
-__all__ = ["Events", "Further", "Served", "evaluate", "scores_of", "serve"]
-
 Events: TypeAlias = Mapping[str, list[int]]
 """At which predictions something happened: ``resets`` and ``alarms``."""
 Further: TypeAlias = Callable[[Adapter, Bools, Floats, Events], Mapping[str, object]]

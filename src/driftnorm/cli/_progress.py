@@ -18,8 +18,6 @@ from rich.progress import (
 
 from driftnorm.cli._output import say
 
-__all__ = ["Bar"]
-
 SECONDS_BETWEEN_LINES = 30.0
 
 

@@ -11,8 +11,6 @@ from rich.console import Console
 from driftnorm.cli._progress import Bar
 from driftnorm.training.loop import Progress
 
-__all__ = ["TrainingBar"]
-
 SPEED_MEMORY = 0.9  # smoothing of the displayed speed
 
 

@@ -31,8 +31,6 @@ from driftnorm.views.report.page import page
 from driftnorm.views.stream_figures import stream_figure
 from driftnorm.views.stream_tables import stream_table
 
-__all__ = ["demo"]
-
 # Shifts that change, clean images in between, and labels in order: what users meet.
 _STREAM = "probes:part=100+sorted"
 _SHIFTS = ("noise", "contrast", "fog")

@@ -32,8 +32,6 @@ from driftnorm.models.adapted import check_rebuilt, save_adapted
 from driftnorm.models.opened_model import Model
 from driftnorm.predictions.saved_run import load_adapter
 
-__all__ = ["export"]
-
 Format = Literal["safetensors", "torch-export", "onnx"]
 Rare = Parameter(group=RARE)
 SUFFIXES: dict[str, Format] = {

@@ -35,8 +35,6 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
-__all__ = ["sweep_domains"]
-
 
 def sweep_domains(
     *,

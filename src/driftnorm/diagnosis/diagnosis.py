@@ -20,8 +20,6 @@ from driftnorm.diagnosis.trial import METHODS, Batch, DryRun, dry_run
 from driftnorm.methods.spec import parse_method
 from driftnorm.views.table import Column, Table
 
-__all__ = ["Diagnosis", "diagnose"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:

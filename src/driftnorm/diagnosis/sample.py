@@ -15,8 +15,6 @@ from driftnorm.images import Inputs, Item, Labels, Survey, as_batch, in_batches
 from driftnorm.images.contents import Raw
 from driftnorm.models import Preprocessing
 
-__all__ = ["SampledBatches"]
-
 
 class SampledBatches:
     """Whole batches of consecutive images, taken at even distances from all that there are.

@@ -21,8 +21,6 @@ from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.image_set import ImageSet, find_home
 from driftnorm.images.npz import load_npz
 
-__all__ = ["Split", "load_cifar10", "load_cifar100"]
-
 Split: TypeAlias = Literal["train", "test"]
 
 CIFAR10_HOMES = ("", "cifar-10-batches-bin", "package/cifar-10-batches-bin")

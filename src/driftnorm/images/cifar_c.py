@@ -27,8 +27,6 @@ from driftnorm.images.npy import open_npy
 from driftnorm.images.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 
-__all__ = ["check_cifar_c", "holds_cifar_c", "load_cifar_c"]
-
 _RELEASED_ROWS = 10_000
 _RELEASED_SHAPE = (32, 32, 3)
 

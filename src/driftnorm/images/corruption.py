@@ -11,17 +11,6 @@ from driftnorm._internal.types import Integers, Pixels
 from driftnorm.images.image_set import Images
 from driftnorm.shifts import Scale, corrupt, frost_source
 
-__all__ = [
-    "SEVERITIES",
-    "Corruption",
-    "array_file",
-    "checked_severity",
-    "corrupted",
-    "frost_note",
-    "part_file",
-    "shifted_name",
-]
-
 SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 
 ImagesT = TypeVar("ImagesT", bound=Images)

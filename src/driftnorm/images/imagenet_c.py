@@ -19,8 +19,6 @@ from driftnorm.images.corruption import checked_severity, frost_note, shifted_na
 from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
 
-__all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
-
 _CLEAN = "imagenet"
 WNID = re.compile(r"n\d{8}")
 IMAGENET_CLASSES = 1000

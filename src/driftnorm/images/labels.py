@@ -22,8 +22,6 @@ from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
 from driftnorm.models._vision import import_timm
 
-__all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
-
 FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
 SEVERITIES = 5  # blocks of the same labels in the layout of CIFAR-10-C

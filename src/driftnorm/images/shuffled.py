@@ -13,8 +13,6 @@ from driftnorm.images.contents import Raw
 from driftnorm.images.folders import changed_file
 from driftnorm.images.stream import Inputs, Survey
 
-__all__ = ["Shuffled"]
-
 
 class Shuffled(Inputs):
     """Inputs in another order, which depends only on the seed and the number of images.

@@ -14,8 +14,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Batch, Mixture
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "alpha_bn"]
-
 
 def alpha_bn(
     *, target_weight: float = 0.5, unbiased: bool = False, only: Selector | None = None

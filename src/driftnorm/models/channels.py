@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from driftnorm._internal.arguments import check_whole
 
-__all__ = ["example_images", "first_convolution", "set_in_channels"]
-
 
 def first_convolution(network: nn.Module) -> nn.Conv2d:
     """The convolution that takes the images: the first one in the order of definition."""

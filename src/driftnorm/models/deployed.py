@@ -25,16 +25,6 @@ from driftnorm.models.channels import first_convolution, set_in_channels
 from driftnorm.models.fusion import FusedBatchNorm, fused
 from driftnorm.models.weight_layouts import head_of
 
-__all__ = [
-    "ArmNetwork",
-    "Embedding",
-    "MtlHead",
-    "apply_variants",
-    "options_of",
-    "variant_of",
-    "with_mtl_head",
-]
-
 Embedding = Literal["mean", "noise"]
 
 

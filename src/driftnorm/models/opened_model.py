@@ -30,8 +30,6 @@ from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_cons
 from driftnorm.models.sources import is_factory, resolve
 from driftnorm.models.weight_layouts import PathLike
 
-__all__ = ["Model", "check_weights", "open_model", "read_class_names"]
-
 _PUBLISHERS = ("timm", "torchvision")
 
 

@@ -16,8 +16,6 @@ from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm.parts.contract import Answer, Step, check_counts
 from driftnorm.parts.losses import softmax_entropy
 
-__all__ = ["T3A", "Centroids", "Lame", "PriorCorrection", "RunningCentroids"]
-
 Remembered: TypeAlias = Mapping[str, Any]
 
 

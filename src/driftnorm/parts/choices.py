@@ -24,8 +24,6 @@ from driftnorm.parts.evidence import (
 )
 from driftnorm.parts.statistics import Mixture, Window, counted_jumps, forgotten, of_theta
 
-__all__ = ["ThetaChoice", "mixed"]
-
 
 def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
     """The target's statistics mixed with the source; ``"auto"`` starts from the target alone."""

@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 from driftnorm._internal.arguments import check_number
 
-__all__ = ["First", "Last", "Selector", "leaves_out", "needs_forward_order", "select"]
-
 
 @dataclass(frozen=True)
 class First:

@@ -20,21 +20,6 @@ from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.functional import statistics_dtype
 from driftnorm.parts.contract import Loss, Signal, Step, Tree, Weight, check_counts
 
-__all__ = [
-    "CrossEntropy",
-    "Entropy",
-    "Fisher",
-    "Function",
-    "InformationMaximization",
-    "LogitLoss",
-    "PseudoLabel",
-    "Sum",
-    "Weighted",
-    "confident_cross_entropy",
-    "marginal_entropy",
-    "softmax_entropy",
-]
-
 
 def softmax_entropy(logits: Tensor) -> Tensor:
     """Shannon entropy (nats) of each prediction; the class axis 1 disappears.

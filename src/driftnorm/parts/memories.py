@@ -18,8 +18,6 @@ from driftnorm.parts.contract import Cost, Lesson, Memory, Step
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.teachers import View
 
-__all__ = ["Bank", "Kept", "TimelyUncertain"]
-
 
 @dataclass
 class Kept:

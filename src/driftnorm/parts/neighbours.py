@@ -15,8 +15,6 @@ from driftnorm._internal.arguments import check_number
 from driftnorm.parts.answers import Lame
 from driftnorm.parts.contract import Answer, Signal, Step, check_counts, check_shares
 
-__all__ = ["Gated", "LabelOrder", "likeness", "neighbour_sums"]
-
 Remembered: TypeAlias = Mapping[str, Any]
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import Review, Step, Verdict
 
-__all__ = ["LossFloor"]
-
 
 @dataclass(frozen=True)
 class LossFloor(Review):

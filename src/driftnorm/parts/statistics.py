@@ -23,19 +23,6 @@ from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.functional import Moments
 from driftnorm.parts.contract import SHARED, THETA, Measured, Statistics, check_counts
 
-__all__ = [
-    "Batch",
-    "Mixture",
-    "Prior",
-    "Running",
-    "Source",
-    "Window",
-    "counted_jumps",
-    "forgotten",
-    "of_theta",
-    "tracked_moments",
-]
-
 Remembered: TypeAlias = Mapping[str, Any]
 
 

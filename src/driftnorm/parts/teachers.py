@@ -24,8 +24,6 @@ from driftnorm.parts.contract import (
     Whole,
 )
 
-__all__ = ["By", "SourceLogits", "Taught", "Teacher", "View"]
-
 
 @dataclass(frozen=True)
 class Teacher(Update):

@@ -12,17 +12,6 @@ from torch import Tensor, nn
 from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import SHOWN, Cost, Step, Update, Values, check_counts
 
-__all__ = [
-    "OPTIMIZERS",
-    "Anchor",
-    "Ascent",
-    "Cap",
-    "Descent",
-    "Leash",
-    "OptimizerChoice",
-    "Restore",
-]
-
 OptimizerBuilder: TypeAlias = Callable[
     [Iterable[nn.Parameter], float, float], torch.optim.Optimizer
 ]

@@ -13,8 +13,6 @@ from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import Step, Weight, Whole
 from driftnorm.parts.losses import softmax_entropy
 
-__all__ = ["Diverse", "Reliable", "Timely"]
-
 
 @dataclass(frozen=True)
 class Reliable(Weight):

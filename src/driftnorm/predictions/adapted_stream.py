@@ -36,8 +36,6 @@ from driftnorm.predictions.comparison import COMPARED_IMAGES
 from driftnorm.predictions.saved_run import RunState, read_state, save_state
 from driftnorm.predictions.summary import summarized
 
-__all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream", "batch_size_of"]
-
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
 SAVE_SECONDS, SAVE_SHARE = 2.0, 1 / 400

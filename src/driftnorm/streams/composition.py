@@ -30,8 +30,6 @@ from driftnorm.streams.kind import Domain, Kind
 from driftnorm.streams.orders import LabelShift, LongTail, Order, Sorted
 from driftnorm.streams.positions import Positions
 
-__all__ = ["COURSES", "ORDERS", "STREAMS", "Stream", "parse_stream"]
-
 AnyKind = TypeVar("AnyKind", bound=Kind)
 
 COURSES: dict[str, type[Course]] = {

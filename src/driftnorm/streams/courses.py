@@ -11,17 +11,6 @@ from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.names import nearest
 from driftnorm.streams.kind import Domain, Kind
 
-__all__ = [
-    "Continual",
-    "Course",
-    "Gradual",
-    "Mixed",
-    "Probes",
-    "Recurring",
-    "Segment",
-    "Steady",
-]
-
 
 class Segment(NamedTuple):
     """A stretch of a stream in which nothing changes but the images.

@@ -17,8 +17,6 @@ from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Doubles, Integers
 from driftnorm.streams.orders import Order
 
-__all__ = ["BalancedDirichlet", "SlottedDirichlet"]
-
 TRIES = 1000
 
 

@@ -7,8 +7,6 @@ from typing import ClassVar, NamedTuple
 
 from driftnorm._internal.options import Options
 
-__all__ = ["Domain", "Kind"]
-
 
 class Domain(NamedTuple):
     """Where images come from, or what was done to them.

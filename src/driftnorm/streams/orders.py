@@ -12,8 +12,6 @@ from driftnorm._internal.arguments import check_number
 from driftnorm._internal.types import Integers
 from driftnorm.streams.kind import Kind
 
-__all__ = ["LabelShift", "LongTail", "Order", "Sorted"]
-
 
 @dataclass(frozen=True)
 class Order(Kind, ABC):

@@ -9,8 +9,6 @@ import numpy as np
 from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Doubles, Integers
 
-__all__ = ["Timeline", "mean_run", "order_index", "shares_in_windows", "window_of", "window_starts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Timeline:

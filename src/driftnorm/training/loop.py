@@ -24,18 +24,6 @@ from driftnorm.errors import TrainingError
 from driftnorm.training.batches import random_numbers
 from driftnorm.training.schedule import Schedule, constant
 
-__all__ = [
-    "Hooks",
-    "Keeper",
-    "LoopSettings",
-    "Progress",
-    "Source",
-    "StepFunction",
-    "Stop",
-    "TrainState",
-    "train",
-]
-
 Stop = Literal["finished", "budget", "interrupted"]
 
 

@@ -19,8 +19,6 @@ from driftnorm.training.batches import Batch
 from driftnorm.training.loop import StepFunction, TrainState
 from driftnorm.training.schedule import Schedule, cosine
 
-__all__ = ["FULL", "SHORT", "Optimization", "descend"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Optimization:

@@ -39,8 +39,6 @@ from driftnorm.training.training_run import (
     run_in,
 )
 
-__all__ = ["RobustTraining"]
-
 MODEL_FILE = "model.safetensors"
 RESUME_FILE = "resume.pt"
 TIMED_PART = 0.02  # of a time budget goes into finding out how long a step takes

@@ -15,8 +15,6 @@ from driftnorm._internal.arguments import check_number
 if TYPE_CHECKING:
     from driftnorm.training.loop import BatchT, Source, StepFunction, TrainState
 
-__all__ = ["Schedule", "constant", "cosine", "seconds_a_step", "steps_within"]
-
 Schedule = Callable[[float], float]  # part of the run that is done -> factor of the learning rate
 
 WARM_UP_STEPS = 2  # the first steps allocate memory and choose kernels

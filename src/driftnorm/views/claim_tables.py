@@ -48,8 +48,6 @@ from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.paper import ABLATION, ADAPTED, FINE_TUNED_DOMAINS, MEAN, SETS, SETTINGS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["NOT_MEASURED", "claims_table", "domains_claims_table"]
-
 Line = tuple[str | float | None, ...]
 NOT_MEASURED = "not measured"
 # The verdict comes early: the end of a wide table is out of sight.

@@ -28,29 +28,6 @@ from driftnorm.views.compare import (
     paired_change,
 )
 
-__all__ = [
-    "at_selected",
-    "at_tents",
-    "at_theta_one",
-    "average",
-    "change",
-    "change_over_trainings",
-    "change_text",
-    "check_protocol_of_streams",
-    "interval_text",
-    "mean_text",
-    "note_of",
-    "of_target",
-    "on_targets",
-    "place_of",
-    "published_set",
-    "targets_of",
-    "trainer_of",
-    "training_of",
-    "trial_of",
-    "with_trained_features",
-]
-
 
 def training_of(row: Row) -> Training:
     """How a row's network was trained; it must have been on domains."""

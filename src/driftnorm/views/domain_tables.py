@@ -33,8 +33,6 @@ from driftnorm.views.paper import ABLATION, SETS, TRAINERS, domain_accuracy
 from driftnorm.views.robustness import View
 from driftnorm.views.table import Column, Table
 
-__all__ = ["DOMAIN_VIEWS", "domains_ablation_table", "domains_table"]
-
 
 def domains_table(rows: Sequence[Row], against: str = "source") -> Table:
     """Every algorithm with every method: accuracy by target domain, and the paper's."""

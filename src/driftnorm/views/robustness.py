@@ -42,8 +42,6 @@ from driftnorm.views.paper import DETAILED, MEAN, difference
 from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 from driftnorm.views.table import Column, Table
 
-__all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
-
 
 def detailed_table(rows: Sequence[Row]) -> Table:
     """Mean error of each method on each corruption, and what the paper prints."""

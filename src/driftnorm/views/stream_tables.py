@@ -18,17 +18,6 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import by_method, change_text, paired_change
 from driftnorm.views.table import Column, Table
 
-__all__ = [
-    "STREAM_METHODS",
-    "answered",
-    "check_streams_of",
-    "harm_against_source",
-    "sources_of",
-    "stream_name",
-    "stream_table",
-    "window_of_rows",
-]
-
 STREAM_METHODS = (
     *("source", "bn", "bn-prior", "bn-window", "tent", "gprebn", "eata", "sar", "cotta", "rdumb"),
     "steady",

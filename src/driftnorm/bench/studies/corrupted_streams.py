@@ -21,9 +21,6 @@ from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import read_provenance
 from driftnorm.shifts import SHIFTS, frost_source
 
-__all__ = ["Streams", "open_streams", "stored_corruptions"]
-
-
 _PICTURES = "overlays"
 _CHUNK = 512  # images corrupted between two checks for a stop request
 _KNOWN = {"cifar-10": CIFAR10_CLASSES, "cifar-100": CIFAR100_CLASSES, "imagenet": None}

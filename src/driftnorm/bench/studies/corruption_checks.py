@@ -11,8 +11,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.corruption import SEVERITIES
 from driftnorm.shifts import SHIFTS
 
-__all__ = ["check_corruptions", "check_several", "check_there"]
-
 
 def check_corruptions(names: Sequence[str]) -> None:
     """Refuse unknown names."""

@@ -37,8 +37,6 @@ from driftnorm.images.tensors import tensors, unit
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.shifts import CORRUPTIONS
 
-__all__ = ["CorruptionStudy", "batches"]
-
 
 @dataclass(frozen=True)
 class CorruptionStudy(Study):

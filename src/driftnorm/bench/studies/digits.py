@@ -26,17 +26,6 @@ from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.methods.spec import parse_method
 
-__all__ = [
-    "DigitStudy",
-    "digit_network",
-    "load_network",
-    "network_file",
-    "normalized",
-    "shifted",
-    "train",
-    "trainings",
-]
-
 _MEAN, _STD = 0.305, 0.376  # of the digits' pixels
 
 

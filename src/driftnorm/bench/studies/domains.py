@@ -45,8 +45,6 @@ from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
 
-__all__ = ["DomainStudy", "Targets", "TrainedNetwork", "read_trained"]
-
 Targets: TypeAlias = Literal["all", "selected"]
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from driftnorm._internal.arguments import check_choice
 
-__all__ = ["PRESETS", "Preset", "find_preset"]
-
 _ADAM = (("lr", 1e-3), ("optimizer", "adam"), ("steps", 1))
 _SGD = (("lr", 2.5e-4), ("optimizer", "sgd"), ("steps", 1))
 _ALL = (1, 2, 3, 4, 5)

@@ -32,8 +32,6 @@ from driftnorm.methods.spec import MethodSpec
 from driftnorm.parts.statistics import counted_jumps
 from driftnorm.streams import Domain, Positions, Steady, Stream, mean_run, order_index
 
-__all__ = ["StreamStudy"]
-
 _FITTED = 64  # images per batch that a method sees before the stream
 
 

@@ -32,8 +32,6 @@ from driftnorm.images.domains.folder import DomainSet
 from driftnorm.images.domains.squares import chunks, decode_chunk
 from driftnorm.images.npy import open_npy
 
-__all__ = ["cached_arrays"]
-
 PIXELS_FILE, DESCRIPTION_FILE = "images.npy", "cache.json"
 _FORMAT = 1  # increase when the same pictures would give other pixels
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from driftnorm._internal.arguments import check_choice
 
-__all__ = ["DIGIT_NAMES", "KNOWN_SETS", "KnownSet", "find_known"]
-
 DIGIT_NAMES = ("rotated-mnist", "colored-mnist")
 """The sets made from MNIST's files, see `driftnorm.images.domains.mnist_domains`."""
 

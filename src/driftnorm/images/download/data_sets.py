@@ -8,8 +8,6 @@ from driftnorm._internal.arguments import check_choice
 from driftnorm.images.cifar import CIFAR10_HOMES
 from driftnorm.images.mnist import MNIST_HOMES
 
-__all__ = ["DATASETS", "Address", "Dataset", "File", "find_dataset"]
-
 
 @dataclass(frozen=True)
 class File:

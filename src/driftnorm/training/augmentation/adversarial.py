@@ -26,8 +26,6 @@ from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
 
-__all__ = ["Adversarial", "ascend", "running_statistics_kept"]
-
 
 @contextlib.contextmanager
 def running_statistics_kept(model: nn.Module) -> Iterator[None]:

@@ -26,8 +26,6 @@ from driftnorm.training.augmentation.operations import IDENTITY, Distortion, dis
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop
 from driftnorm.training.batches import Batch
 
-__all__ = ["AUGMIX_OPERATIONS", "Augmix", "augment_and_mix", "jensen_shannon"]
-
 AUGMIX_OPERATIONS = (
     "autocontrast", "equalize", "posterize", "rotate", "solarize",
     "shear_x", "shear_y", "translate_x", "translate_y",

@@ -23,8 +23,6 @@ from driftnorm.training.augmentation.operations import IDENTITY, Distortion, dis
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
 
-__all__ = ["CIFAR10_POLICY", "Autoaugment", "apply_policy"]
-
 Step = tuple[str, float, int]  # operation, probability, level
 SubPolicy = tuple[Step, Step]
 

@@ -26,8 +26,6 @@ from driftnorm.training.augmentation.cutout import boxes
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop
 from driftnorm.training.batches import Batch
 
-__all__ = ["Cutmix", "Mixup", "blend_images", "mixed_classification", "paste_box"]
-
 LEAST_ALPHA = 1e-3  # below it Beta draws nothing but 0 and 1, and NumPy fails sooner or later
 
 

@@ -20,8 +20,6 @@ from driftnorm.models import Normalized
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
 
-__all__ = ["Cutout", "boxes", "mask_squares", "mean_color"]
-
 
 def boxes(
     top: NDArray[np.int64],

@@ -18,14 +18,6 @@ from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.training.batches import Batch
 
-__all__ = [
-    "Standard",
-    "accuracy",
-    "classification",
-    "mirror_and_crop",
-    "shift_and_mirror",
-]
-
 
 def mirror_and_crop(images: Tensor, rng: np.random.Generator, padding: int = 4) -> Tensor:
     """Mirrors each image or not, and cuts it out of its padded self at a random place."""

@@ -20,8 +20,6 @@ from driftnorm._internal.arguments import check_whole
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["Algorithm", "DomainBatch", "Minibatch", "descend", "mean_cross_entropy"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Minibatch:

@@ -12,8 +12,6 @@ from driftnorm.models import efficientnet_lite as lite
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.weight_layouts import PathLike
 
-__all__ = ["BACKBONES", "backbone"]
-
 # Smallest side of the images that leaves at least one position after the last stage.
 BACKBONES = {
     "resnet18": 32,

@@ -27,8 +27,6 @@ from driftnorm.training.domains.settings import Features, Precision, TrainingSet
 from driftnorm.training.loop import Hooks
 from driftnorm.training.training_run import Limits, Outcome
 
-__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision", "options_of"]
-
 
 @dataclass(frozen=True)
 class DomainTraining(TrainingSettings):

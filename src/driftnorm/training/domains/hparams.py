@@ -20,8 +20,6 @@ import numpy as np
 from driftnorm._internal.arguments import check_choice
 from driftnorm.images.domains.splits import seed_hash
 
-__all__ = ["default_hparams", "random_hparams"]
-
 Number = int | float
 Draw = Callable[[np.random.RandomState], Number]
 

@@ -23,8 +23,6 @@ from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.models import head_of
 from driftnorm.models.fusion import fused
 
-__all__ = ["BatchNormMode", "DomainNetwork"]
-
 BatchNormMode = Literal["frozen", "trained", "fused"]
 
 

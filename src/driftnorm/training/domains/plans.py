@@ -16,8 +16,6 @@ from driftnorm.training.domains.hparams import default_hparams, random_hparams
 from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Reading, TrainingSettings
 
-__all__ = ["PlanOptions", "is_swad", "settings_of"]
-
 _EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
 _EVERY_SWAD_VLCS, _RATIO_SWAD_VLCS = 50, 0.2  # what SWAD's authors take there
 

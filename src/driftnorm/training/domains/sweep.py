@@ -28,11 +28,10 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.splits import seed_hash
 from driftnorm.training.domains.algorithms import find_algorithm
-from driftnorm.training.domains.domain_training import Cost, DomainTraining
+from driftnorm.training.domains.domain_run import Cost
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.plans import PlanOptions, is_swad, settings_of
 from driftnorm.training.loop import Stop
-
-__all__ = ["FAILED", "Ended", "Job", "Sweep", "estimated_seconds"]
 
 FAILED = "failed.json"
 Reason: TypeAlias = Stop | Literal["failed", "not started"]

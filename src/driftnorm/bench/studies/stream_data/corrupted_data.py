@@ -26,8 +26,6 @@ from driftnorm.images.image_set import Images
 from driftnorm.images.labelled import load_clean
 from driftnorm.streams import Domain
 
-__all__ = ["CorruptedData"]
-
 
 @dataclass(frozen=True)
 class CorruptedData(GivenNetworks):

@@ -33,8 +33,6 @@ from driftnorm.bench.studies.stream_data.stream_data import (
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.streams import Domain
 
-__all__ = ["DigitData"]
-
 
 @dataclass(frozen=True)
 class DigitData(StreamData):

@@ -19,8 +19,6 @@ from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.image_set import ImageSet, spread_positions
 from driftnorm.streams import Domain
 
-__all__ = ["DomainData"]
-
 
 @dataclass(frozen=True)
 class DomainData(GivenNetworks):

@@ -19,8 +19,6 @@ from driftnorm.bench.runner import Task
 from driftnorm.images.tensors import unit
 from driftnorm.streams import Course, Domain, Gradual, Probes, Steady
 
-__all__ = ["CLEAN_DOMAIN", "SOURCE_IMAGES", "Pictures", "StreamData"]
-
 CLEAN_DOMAIN = Domain(CLEAN)
 SOURCE_IMAGES = 512  # for methods that must see some first
 Pictures: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]

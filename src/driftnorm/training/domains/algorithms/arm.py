@@ -37,8 +37,6 @@ from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
-__all__ = ["ARM"]
-
 
 class ARM(Algorithm):
     """Trains with the context of each domain's minibatch.

@@ -21,8 +21,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["GroupDRO"]
-
 
 class GroupDRO(Algorithm):
     """Weights the domains' losses by how large they have been.

@@ -25,8 +25,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["IRM"]
-
 
 class IRM(Algorithm):
     """Penalises how much each domain would rescale the logits.

@@ -20,8 +20,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["FeatureMatching"]
-
 
 class FeatureMatching(Algorithm):
     """Penalises a distance between the features of every two domains.

@@ -32,8 +32,6 @@ from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.stages import stage_names
 from driftnorm.training.loop import TrainState
 
-__all__ = ["MixStyle", "mix_styles"]
-
 Mixing = Literal["random", "crossdomain"]
 
 

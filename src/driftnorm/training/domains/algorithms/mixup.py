@@ -25,8 +25,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibat
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
-__all__ = ["Mixup"]
-
 
 class Mixup(Algorithm):
     """Blends images and labels across domains.

@@ -31,8 +31,6 @@ from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
 
-__all__ = ["MTL"]
-
 
 class MTL(Algorithm):
     """Trains on features and the embedding of their domain.

@@ -40,8 +40,6 @@ from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import outputs_of, stage_names
 from driftnorm.training.loop import TrainState
 
-__all__ = ["RSC"]
-
 
 class RSC(Algorithm):
     """Trains on what is left when the dominant features are muted.

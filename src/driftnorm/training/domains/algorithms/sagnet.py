@@ -46,8 +46,6 @@ from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import stage_names
 from driftnorm.training.loop import TrainState
 
-__all__ = ["SagNet", "randomised_content", "randomised_style"]
-
 EPS = 1e-5
 
 

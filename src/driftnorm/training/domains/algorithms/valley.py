@@ -26,8 +26,6 @@ from typing import NamedTuple
 
 from driftnorm._internal.arguments import check_number
 
-__all__ = ["Valley", "ValleyRule"]
-
 
 class Valley(NamedTuple):
     """What the rule has to remember.
