@@ -40,6 +40,11 @@ def test_folders(listed: Inputs) -> None:
         open_labels("folders", ("zebra",), listed)
 
 
+def test_a_network_without_names_of_classes_is_asked_for_them(listed: Inputs) -> None:
+    with pytest.raises(DataError, match="does not name its classes: give their names by `--class"):
+        open_labels("folders", ["0", "1"], listed)
+
+
 def test_the_folder_that_an_image_lies_in(tmp_path: Path) -> None:
     """What torchvision and timm go by; with prefixes before it, as lists have them."""
     names = [

@@ -141,6 +141,8 @@ def _from_folders(
         why += f" (`--labels {other}` would fit)"
     elif _looks_like_wordnet(inputs, given) and len(classes) == IMAGENET_CLASSES:
         why += " (install timm, which knows the classes of such folders, or give `--classes`)"
+    elif [*classes] == [*map(str, range(len(classes)))]:
+        why += " (the network does not name its classes: give their names by `--classes`)"
     raise _unmatched(inputs, why)
 
 
