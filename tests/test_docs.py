@@ -16,18 +16,18 @@ from driftnorm.methods import METHODS
 from driftnorm.methods.bn_window import SMALL_BATCH
 
 ROOT = Path(__file__).parent.parent
-MODULES = (
-    *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
-    *("parts.layers", "methods.spec", "streams.composition", "streams.timeline"),
+SOURCE = ROOT / "src"
+MODULES = sorted(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if ">>> " in path.read_text()
 )
 
 
-@pytest.mark.parametrize(
-    "name", [*MODULES, "_internal.names", "_internal.options", "_internal.docstrings"]
-)
+@pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     torch.manual_seed(0)
-    module = importlib.import_module(f"driftnorm.{name}")
+    module = importlib.import_module(name)
     extra = {"torch": torch}
     failed, tried = doctest.testmod(module, extraglobs=extra)
     assert failed == 0

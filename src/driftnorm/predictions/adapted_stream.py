@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.files import exclusive, write_atomically
-from driftnorm._internal.warning_texts import warnings_to
+from driftnorm._internal.messages import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.batch_scores import BatchScores

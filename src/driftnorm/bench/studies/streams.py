@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,8 +20,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import Cell, Protocol, StreamId
 from driftnorm.bench.metrics import Bools, Floats
-from driftnorm.bench.rows import RowStore
-from driftnorm.bench.runner import Opened, Outlook, Study, Task
+from driftnorm.bench.runner import Opened, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.scoring import Events
 from driftnorm.bench.studies.corruption_checks import check_several
@@ -127,18 +126,9 @@ class StreamStudy(Study):
         known = Stream.of(stream.order, stream.settings, stream.seed)
         return self._made(known, domains or [CLEAN_DOMAIN])
 
-    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
-        """What the data need first, then every measurement."""
-        yield self._preparations(store)
-        yield self.measurements(self.cells(), store)
-
-    def outlook(self, store: RowStore) -> Outlook:
-        """What is missing, preparations included."""
-        return super().outlook(store)._replace(preparations=len(self._preparations(store)))
-
-    def _preparations(self, store: RowStore) -> list[Task]:
-        needed = sorted({c.stream.seed for c in self.cells() if not store.has(c)})
-        return self.data.preparations(needed)
+    def preparations(self, missing: Sequence[Cell]) -> Sequence[Task]:
+        """What the data need."""
+        return self.data.preparations(sorted({cell.stream.seed for cell in missing}))
 
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network, and the images that the stream shows in a file of `scratch`."""

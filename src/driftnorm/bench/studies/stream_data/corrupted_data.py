@@ -117,12 +117,8 @@ class CorruptedData(GivenNetworks):
         return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in names]
 
     def graded(self) -> list[Domain]:
-        """Severities from 1 on."""
-        found = [
-            Domain(domain.name, severity)
-            for domain in self.domains
-            for severity in range(min(1, domain.severity), domain.severity + 1)
-        ]
+        """Only those that the data have."""
+        found = super().graded()
         names = [domain.name for domain in found if domain.severity]
         if names:
             severities = sorted({domain.severity for domain in found} - {0})

@@ -70,14 +70,6 @@ class DigitData(StreamData):
         """Shifts at the one severity."""
         return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in self.names]
 
-    def graded(self) -> list[Domain]:
-        """Severities from 1 on."""
-        return [
-            Domain(domain.name, severity)
-            for domain in self.domains
-            for severity in range(min(1, domain.severity), domain.severity + 1)
-        ]
-
     def has_clean(self) -> bool:
         """Always."""
         return True

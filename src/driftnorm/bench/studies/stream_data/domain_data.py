@@ -96,10 +96,6 @@ class DomainData(GivenNetworks):
         names = self.names or tuple(domain.name for domain in arrays.domains)
         return [Domain(arrays.domains[arrays.index(name)].name) for name in names]
 
-    def graded(self) -> list[Domain]:
-        """Domains have no severities."""
-        return self.domains
-
     def has_clean(self) -> bool:
         """Only if a domain has that name."""
         return CLEAN in [domain.name for domain in self._arrays.domains]

@@ -44,9 +44,13 @@ class StreamData(Description, ABC):
     def domains(self) -> list[Domain]:
         """The domains in the order of the course."""
 
-    @abstractmethod
     def graded(self) -> list[Domain]:
         """Every severity of each domain, for a course that rises and falls."""
+        return [
+            Domain(domain.name, severity)
+            for domain in self.domains
+            for severity in range(min(1, domain.severity), domain.severity + 1)
+        ]
 
     @abstractmethod
     def has_clean(self) -> bool:
