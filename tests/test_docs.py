@@ -54,7 +54,7 @@ def test_python_in_the_documents_runs(path: str, tmp_path: Path, monkeypatch) ->
 def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
     from driftnorm.bench.rows import load_rows
     from driftnorm.bench.studies.digits import DigitStudy
-    from driftnorm.views.demo import demo_table
+    from driftnorm.views.demo_rows import demo_table
 
     order = {cell.key: place for place, cell in enumerate(DigitStudy().cells())}
     rows = load_rows(ROOT / "docs" / "rows" / "demo.jsonl")

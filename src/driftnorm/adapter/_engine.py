@@ -352,7 +352,7 @@ class RecipeAdapter(Adapter):
 
     def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
         """Write the baked network as ONNX; see :func:`driftnorm.export_onnx`."""
-        from driftnorm.adapter.export import export_onnx
+        from driftnorm.adapter.onnx_file import export_onnx
 
         return export_onnx(self, path, example, tolerance=tolerance)
 

@@ -24,7 +24,7 @@ from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.cli._output import print_table, say
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
-from driftnorm.views.demo import demo_figure, demo_table
+from driftnorm.views.demo_rows import demo_figure, demo_table
 from driftnorm.views.render.matplotlib import draw, open_pyplot
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page

@@ -19,7 +19,7 @@ from driftnorm._internal.files import written_beside
 from driftnorm._internal.messages import warnings_to
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.adapter.export import checked_difference, export_onnx
+from driftnorm.adapter.onnx_file import checked_difference, export_onnx
 from driftnorm.cli._flags import OUT, RARE, AsJson, Quiet
 from driftnorm.cli._input_flags import DEFAULTS, Network, Opening, Shuffle, open_images, seed_of
 from driftnorm.cli._output import say

@@ -23,6 +23,7 @@ from driftnorm.views.compare import (
     change_of_error,
     change_text,
     check_protocol,
+    check_some,
     check_streams,
     data_set,
     note_of,
@@ -58,8 +59,7 @@ _HEADS = (Column("claim"), Column("verdict", align="left"), Column("difference, 
 
 def claims_table(rows: Sequence[Row]) -> Table:
     """Claims about errors, each on the corrupted streams that both of its settings ran on."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
+    check_some(rows)
     if len({row.network for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
         raise MixedRowsError(
             "claims are judged for one network and one data set at a time: give the rows of one, "

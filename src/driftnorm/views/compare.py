@@ -178,10 +178,15 @@ def check_streams(rows: Sequence[Row]) -> None:
         )
 
 
-def check_protocol(rows: Sequence[Row]) -> None:
-    """Refuse an empty list, and rows of several protocols."""
+def check_some(rows: Sequence[Row]) -> None:
+    """Refuse an empty list."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
+
+
+def check_protocol(rows: Sequence[Row]) -> None:
+    """Refuse an empty list, and rows of several protocols."""
+    check_some(rows)
     of_domains = any(row.cell.stream.shifts and not row.severity for row in rows)
     if of_domains and len({(row.network, row.cell.stream.label) for row in rows}) > 1:
         raise MixedRowsError(

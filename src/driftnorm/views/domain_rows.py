@@ -22,6 +22,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import (
     by_method,
     check_protocol,
+    check_some,
     error_of,
     notes_of,
     one_batch_note,
@@ -82,8 +83,7 @@ def _check_networks(rows: Sequence[Row]) -> None:
 
 def check_protocol_of_streams(rows: Sequence[Row]) -> None:
     """Refuse to mix data sets, batch sizes or networks; streams may differ in length."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
+    check_some(rows)
     _check_networks(rows)
     for _, own in sorted(partition(rows, _network_and_stream).items()):
         check_protocol([_without_settings(row) for row in own])
