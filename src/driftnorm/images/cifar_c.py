@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.corruption import (
     SEVERITIES,
     array_file,
-    checked_severity,
     frost_note,
     part_file,
     shifted_name,
@@ -50,7 +50,7 @@ def load_cifar_c(
         DataError: A file has the wrong shape, type or length.
     """
     home = Path(folder)
-    severity = checked_severity(severity)
+    check_whole("severity", severity, 1, 5)
     labels = _read_labels(home)
     images = _read_block(home, corruption, severity, len(labels))
     clean, classes, frost = _origin(home, labels)

@@ -56,27 +56,21 @@ CIFAR10_POLICY: tuple[SubPolicy, ...] = (
 TRANSLATE_SPAN = 10 / 32  # of the image's width, at level 10
 
 
-def apply_policy(
-    images: Tensor,
-    rng: np.random.Generator,
-    fill: Tensor,
-    policy: tuple[SubPolicy, ...] = CIFAR10_POLICY,
-) -> Tensor:
-    """Applies to each image a sub-policy of its own.
+def apply_policy(images: Tensor, rng: np.random.Generator, fill: Tensor) -> Tensor:
+    """Applies to each image a sub-policy of its own from the published ones.
 
     Args:
         images: Bytes (N, C, H, W).
         rng: Draws sub-policies, coins and directions.
         fill: One byte per channel for uncovered places.
-        policy: The sub-policies.
 
     Returns:
         Bytes of the same shape.
     """
     number = len(images)
-    chosen = rng.integers(0, len(policy), size=number)
+    chosen = rng.integers(0, len(CIFAR10_POLICY), size=number)
     for position in (0, 1):
-        steps = [sub[position] for sub in policy]
+        steps = [sub[position] for sub in CIFAR10_POLICY]
         names, probabilities, levels = (np.array(column) for column in zip(*steps, strict=True))
         happens = rng.random(number) < probabilities[chosen]
         distortion = Distortion(
