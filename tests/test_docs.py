@@ -16,18 +16,18 @@ from driftnorm.methods import METHODS
 from driftnorm.methods.bn_window import SMALL_BATCH
 
 ROOT = Path(__file__).parent.parent
-MODULES = (
-    *("adapter._adapt", "functional", "bench.metrics", "parts.losses", "recipe", "methods"),
-    *("parts.layers", "methods.spec", "streams.composition", "streams.timeline"),
+SOURCE = ROOT / "src"
+MODULES = sorted(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if ">>> " in path.read_text()
 )
 
 
-@pytest.mark.parametrize(
-    "name", [*MODULES, "_internal.names", "_internal.options", "_internal.docstrings"]
-)
+@pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     torch.manual_seed(0)
-    module = importlib.import_module(f"driftnorm.{name}")
+    module = importlib.import_module(name)
     extra = {"torch": torch}
     failed, tried = doctest.testmod(module, extraglobs=extra)
     assert failed == 0
@@ -54,7 +54,7 @@ def test_python_in_the_documents_runs(path: str, tmp_path: Path, monkeypatch) ->
 def test_the_demo_table_in_the_readme_comes_from_the_committed_rows() -> None:
     from driftnorm.bench.rows import load_rows
     from driftnorm.bench.studies.digits import DigitStudy
-    from driftnorm.views.demo import demo_table
+    from driftnorm.views.demo_rows import demo_table
 
     order = {cell.key: place for place, cell in enumerate(DigitStudy().cells())}
     rows = load_rows(ROOT / "docs" / "rows" / "demo.jsonl")

@@ -22,7 +22,7 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.methods import METHODS
 from driftnorm.views.claim_tables import NOT_MEASURED
 from driftnorm.views.compare import in_order, paired_change, stream_of
-from driftnorm.views.demo import demo_table
+from driftnorm.views.demo_rows import demo_table
 from driftnorm.views.domain_rows import interval_text
 from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import VIEWS

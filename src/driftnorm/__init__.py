@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from driftnorm.adapter import BatchReport as BatchReport
     from driftnorm.adapter._adapt import adapt as adapt
     from driftnorm.adapter._adapt import list_methods as list_methods
-    from driftnorm.adapter.export import export_onnx as export_onnx
     from driftnorm.adapter.guard import Guard as Guard
+    from driftnorm.adapter.onnx_file import export_onnx as export_onnx
     from driftnorm.bench.scoring import evaluate as evaluate
     from driftnorm.diagnosis import diagnose as diagnose
     from driftnorm.errors import BadBatchError as BadBatchError
@@ -52,7 +52,7 @@ _HOMES = {
     "diagnose": "diagnosis",
     "errors": "errors:",
     "evaluate": "bench.scoring",
-    "export_onnx": "adapter.export",
+    "export_onnx": "adapter.onnx_file",
     "functional": "functional:",
     "keep_freed_memory": "_internal.process_memory",
     "list_methods": "adapter._adapt",

@@ -1,4 +1,7 @@
-"""Every error and warning of ours: ``except driftnorm.DriftnormError`` catches all of them."""
+"""Errors and warnings of our own kinds: ``except driftnorm.DriftnormError`` catches these errors.
+
+An argument with a wrong value is a plain ``ValueError`` or ``TypeError``, as everywhere in Python.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm.functional import GradientPath
 from driftnorm.parts.contract import (
     Answer,
@@ -28,8 +29,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.losses import Function
 from driftnorm.parts.statistics import Source
 from driftnorm.parts.updates import Ascent, Descent, OptimizerChoice, bounded, with_rate
-
-__all__ = ["Optimising", "Recipe", "Side", "Trainable", "compose", "learning_rate", "optimised"]
 
 Trainable: TypeAlias = Literal["none", "affine", "features", "classifier", "all"]
 Side: TypeAlias = Literal["normalise", "learn", "answer", "review"]
@@ -132,11 +131,10 @@ class Recipe:
             ("count", ("batch", "step")),
         ):
             given = getattr(self, name)
-            _expect(given in allowed, name, f"one of {', '.join(map(repr, allowed))}", given)
-        _expect(type(self.steps) is int and self.steps >= 1, "steps", "an integer >= 1", self.steps)
-        every = self.reset_every
-        whole = every is None or (type(every) is int and every >= 1)
-        _expect(whole, "reset_every", "a whole number >= 1, or None", every)
+            check_choice(name, given, allowed)
+        check_whole("steps", self.steps)
+        if self.reset_every is not None:
+            check_whole("reset_every", self.reset_every)
 
     def _check_kinds(self) -> None:
         for name, kind in (("statistics", Statistics), ("memory", Memory), ("loss", Loss)):

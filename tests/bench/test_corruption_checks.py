@@ -178,7 +178,7 @@ def test_a_network_for_another_number_of_classes(data: str, networks: str) -> No
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"corruptions": ("fogg",)}, "there is no 'fogg'. Did you mean 'fog'?"),
+        ({"corruptions": ("fogg",)}, "; got 'fogg'. Did you mean 'fog'?"),
         ({"corruptions": ()}, "`corruptions` must name at least one"),
         ({"severities": (6,)}, "`severities` must be from 0 to 5, got 6"),
         ({"severities": (-1,)}, "`severities` must be from 0 to 5, got -1"),

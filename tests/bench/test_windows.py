@@ -118,7 +118,7 @@ def test_a_record_has_what_is_known() -> None:
     [
         ({"label": np.zeros(3, dtype=int)}, "`label` must have one entry per position, 4"),
         ({"source_correct": np.ones(5, dtype=bool)}, "`source_correct` must .* got 5"),
-        ({"window": 0}, "`window` must be a whole number of at least 1, got 0"),
+        ({"window": 0}, "`window` must be at least 1, got 0"),
         ({"events": {"resets": [4]}}, "`events` must be positions from 0 to 3; resets has 4"),
         ({"events": {"jumps": [-1]}}, "`events` must be positions from 0 to 3; jumps has -1"),
     ],

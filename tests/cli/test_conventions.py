@@ -15,7 +15,15 @@ import pytest
 from data_files import write_npz, write_pictures
 from rich.console import Console
 
-from driftnorm.cli import _input_flags, app, main, sweep_domains, train_domains, train_robust
+from driftnorm.cli import (
+    COMMANDS,
+    _input_flags,
+    app,
+    main,
+    sweep_domains,
+    train_domains,
+    train_robust,
+)
 from driftnorm.cli._input_flags import NetworkFlags
 from driftnorm.training import RobustTraining
 from driftnorm.training.domains.plans import PlanOptions
@@ -87,6 +95,17 @@ def test_help_fits_a_screen(name: str) -> None:
     screen = io.StringIO()
     app.help_print(name.split(), console=Console(file=screen, width=HELP_COLUMNS))
     assert len(screen.getvalue().splitlines()) <= HELP_LINES
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_help_of_a_command_is_its_docstring_and_lists_show_the_first_line(name: str) -> None:
+    screen = io.StringIO()
+    app.help_print(name.split(), console=Console(file=screen, width=HELP_COLUMNS))
+    said = inspect.cleandoc(EVERY[name].default_command.__doc__).partition("\nParameters\n")[0]
+    shown = " ".join(screen.getvalue().split())
+    assert " ".join(said.split()).replace("`", "") in shown.replace("`", "")
+    if name in COMMANDS:
+        assert COMMANDS[name] == said.splitlines()[0]
 
 
 def test_shared_flags_are_described_alike() -> None:

@@ -523,7 +523,7 @@ def test_a_damaged_cache_is_named(tmp_path) -> None:
     (place / DESCRIPTION_FILE).write_text("{}")
     with pytest.raises(DataError, match="is damaged"):
         cached_arrays(opened, 8, folder=tmp_path / "c")
-    with pytest.raises(ValueError, match="`side` must be a positive whole number of pixels, got 0"):
+    with pytest.raises(ValueError, match="`side` must be at least 1, got 0"):
         cached_arrays(opened, 0, folder=tmp_path / "c")
 
 
@@ -692,7 +692,7 @@ def test_colored_mnist_one_image_at_a_time(mnist) -> None:
             assert domain.labels[number] == label
             assert np.array_equal(domain.images[number, :, :, color], images[source])
             assert not domain.images[number, :, :, 1 - color].any()
-    with pytest.raises(ValueError, match="`seed` must be a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="`seed` must be at least 0, got -1"):
         colored_mnist(folder, seed=-1)
 
 
@@ -796,7 +796,7 @@ def test_bad_arrays_and_batches_are_refused() -> None:
     whole = [np.arange(20), np.arange(30)]
     with pytest.raises(ValueError, match="the same length, at least 1, got 2 and 1"):
         Batches(arrays.domains, whole[:1], 4, 0, augmented=False)
-    with pytest.raises(ValueError, match="`batch_size` must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
         Batches(arrays.domains, whole, 0, 0, augmented=False)
     with pytest.raises(ValueError, match=r"`positions` of a must be .* from 0 to 19"):
         Batches(arrays.domains, whole[::-1], 4, 0, augmented=False)

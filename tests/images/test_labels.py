@@ -40,6 +40,13 @@ def test_folders(listed: Inputs) -> None:
         open_labels("folders", ("zebra",), listed)
 
 
+def test_a_network_without_names_of_classes_is_asked_for_them(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("cat/x.png\ndog/x.png")
+    images = open_inputs(tmp_path / "list.txt")
+    with pytest.raises(DataError, match="does not name its classes: give their names by `--class"):
+        open_labels("folders", ["0", "1"], images)
+
+
 def test_the_folder_that_an_image_lies_in(tmp_path: Path) -> None:
     """What torchvision and timm go by; with prefixes before it, as lists have them."""
     names = [

@@ -143,7 +143,7 @@ def test_check_says_exactly_what_is_wrong(tmp_path) -> None:
 def test_unknown_data_sets(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"got 'cifar10'\. Did you mean 'cifar-10'"):
         find_dataset("cifar10")
-    with pytest.raises(ValueError, match="Choose one of cifar-10, mnist"):
+    with pytest.raises(ValueError, match="`name` must be one of cifar-10, mnist"):
         find_dataset("pacs")
 
 

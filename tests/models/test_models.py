@@ -342,9 +342,9 @@ def test_unknown_option_and_bad_counts():
         build("resnet50", strides=2)
     with pytest.raises(TypeError, match="its options: none"):
         build("resnet20", depth=32)
-    with pytest.raises(ValueError, match="`num_classes` must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="`num_classes` must be at least 1, got 0"):
         build("resnet20", num_classes=0)
-    with pytest.raises(ValueError, match="`stride_in` must be 'conv1' or 'conv2', got 'conv3'"):
+    with pytest.raises(ValueError, match="`stride_in` must be one of conv1, conv2; got 'conv3'"):
         build("resnet50", stride_in="conv3")
     with pytest.raises(ValueError, match="`filter_size` must be from 1 to 7"):
         build("resnet50-maxblur", filter_size=9)

@@ -235,9 +235,9 @@ def test_labels_by_centroids_ignore_the_linear_answer():
 
 
 def test_rt3a_refuses_unknown_readings():
-    with pytest.raises(ValueError, match="`reading` must be 'normalized' or 'literal'"):
+    with pytest.raises(ValueError, match="`reading` must be one of normalized, literal; got"):
         RunningCentroids("free")
-    with pytest.raises(ValueError, match="`labels` must be 'linear' or 'centroids'"):
+    with pytest.raises(ValueError, match="`labels` must be one of linear, centroids; got"):
         RunningCentroids(labels="true")
 
 

@@ -250,12 +250,12 @@ def test_severity_takes_images_farther_from_the_clean_ones(name, scale) -> None:
         ({"severity": True}, ValueError, "got True"),
         ({"severity": 2.0}, TypeError, r"got 2\.0"),
         ({"name": "gausian_noise"}, ValueError, "Did you mean 'gaussian_noise'"),
-        ({"name": "xyz"}, ValueError, "Choose one of gaussian_noise"),
+        ({"name": "xyz"}, ValueError, "`name` must be one of gaussian_noise"),
         ({"indices": [1, 2]}, ValueError, r"one entry per image, here 1, got shape \(2,\)"),
         ({"indices": [0.5]}, TypeError, "integers, got dtype float64"),
         ({"indices": [-3]}, ValueError, "negative, got -3"),
         ({"seed": -1}, ValueError, "`seed` must be an integer from 0"),
-        ({"scale": "mnist"}, ValueError, "`scale` must be one of cifar, imagenet, got 'mnist'"),
+        ({"scale": "mnist"}, ValueError, "`scale` must be one of cifar, imagenet; got 'mnist'"),
     ],
 )
 def test_wrong_arguments_are_named(change, error, message) -> None:

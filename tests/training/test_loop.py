@@ -177,7 +177,7 @@ def test_schedules() -> None:
     assert cosine()(0.5) == pytest.approx(0.5)
     assert cosine()(1) == pytest.approx(0, abs=1e-15)
     assert cosine(1e-5)(1) == pytest.approx(1e-5)
-    with pytest.raises(ValueError, match=r"`floor` must lie in \[0, 1\], got 2"):
+    with pytest.raises(ValueError, match="`floor` must be from 0 to 1, got 2"):
         cosine(2)
 
 
@@ -403,12 +403,12 @@ def test_random_numbers_are_independent_by_purpose_and_index() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Progress(0), "`steps` must be a positive whole number, got 0"),
+        (lambda: Progress(0), "`steps` must be at least 1, got 0"),
         (lambda: LoopSettings(record_every=0), "`record_every` must be positive, got 0"),
         (lambda: LoopSettings(budget_seconds=-1), "`budget_seconds` must be positive, got -1"),
         (
             lambda: random_numbers(-1, "order", 0),
-            "`seed` must be a whole number of at least 0, got -1",
+            "`seed` must be at least 0, got -1",
         ),
         (
             lambda: ShuffledBatches(torch.zeros(2, 3, 4, 4), torch.zeros(2), 1, 0),
@@ -424,7 +424,7 @@ def test_random_numbers_are_independent_by_purpose_and_index() -> None:
             lambda: ShuffledBatches(
                 torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2), 0, 0
             ),
-            "`batch_size` must be a positive whole number, got 0",
+            "`batch_size` must be at least 1, got 0",
         ),
     ],
 )

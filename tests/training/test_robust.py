@@ -271,7 +271,7 @@ def test_a_diverging_run_ends_with_an_error_and_a_good_checkpoint(tmp_path: Path
     [
         ({"learning_rate": 0.0}, "`learning_rate` must be positive, got 0.0"),
         ({"epochs": float("inf")}, "`epochs` must be positive"),
-        ({"momentum": -1.0}, "`momentum` must not be negative"),
+        ({"momentum": -1.0}, "`momentum` must be at least 0, got -1.0"),
         ({"final_rate": 1.0}, "`final_rate` must be from 0 to the learning rate 0.1, got 1.0"),
     ],
 )

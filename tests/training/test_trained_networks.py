@@ -154,7 +154,7 @@ def test_arm_groups() -> None:
     seen = torch.cat([odd, context.expand(7, -1, -1, -1)], 1)
     torch.testing.assert_close(network(odd), network.network(seen))
     assert network(images[:0]).shape == (0, CLASSES)
-    with pytest.raises(ValueError, match="`group_size` must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="`group_size` must be at least 1, got 0"):
         ArmNetwork(TinyNet(), group_size=0)
 
 
@@ -329,7 +329,7 @@ def test_other_channels_start_with_the_filters_of_the_first_ones() -> None:
         assert torch.equal(network.conv1.weight[:, channel], before[:, channel % 3])
     set_in_channels(network, 1)
     assert torch.equal(network.conv1.weight, before[:, :1])
-    with pytest.raises(ValueError, match="`channels` must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="`channels` must be at least 1, got 0"):
         set_in_channels(network, 0)
 
 
@@ -400,7 +400,7 @@ def test_missing_packages_and_bad_names_are_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("driftnorm._internal.optional.importlib.import_module", missing)
     with pytest.raises(ImportError, match=r"driftnorm\[efficientnet\]"):
         backbone("efficientnet-lite0", None, 4)
-    with pytest.raises(ValueError, match="there is no backbone 'resnet17'"):
+    with pytest.raises(ValueError, match=r"`backbone` must be one of .*; got 'resnet17'"):
         backbone("resnet17", None, 4)
     with pytest.raises(ValueError, match="`size` must be at least 32 for resnet18, got 28"):
         backbone("resnet18", None, 4, 3, 28)

@@ -12,8 +12,6 @@ from pathlib import Path
 from driftnorm._internal.files import exclusive
 from driftnorm._internal.progress import Report
 
-__all__ = ["cache_folder", "made_once"]
-
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 

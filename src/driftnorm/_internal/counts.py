@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["agreeing", "counted"]
-
 _HISSING = ("s", "x", "ch", "sh")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["safe_cell", "text_of_cell"]
-
 _MARK = "'"
 # What a spreadsheet runs begins with one of these, also in their full-width forms.
 _FIRST = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, cast
 
-__all__ = ["Description"]
-
 
 class Description:
     """A frozen dataclass that may open things; whatever it has opened stays in its process."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 
-__all__ = ["documented"]
-
 
 def documented(docstring: str | None, section: str) -> dict[str, str]:
     r"""What a section of a docstring says of each name.

@@ -10,8 +10,6 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(
     package: str, homes: Mapping[str, str]

@@ -13,15 +13,6 @@ from typing import IO
 
 from driftnorm.errors import BusyError, DataError
 
-__all__ = [
-    "check_regular",
-    "exclusive",
-    "file_digest",
-    "naming",
-    "write_atomically",
-    "written_beside",
-]
-
 
 def check_regular(path: Path, flag: str | None = None) -> None:
     """Refuse what is neither a file nor a folder: opening a pipe may wait for ever."""

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["stop_requests"]
-
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:

@@ -12,8 +12,6 @@ from typing import Protocol as Interface
 
 from driftnorm._internal.processes import in_processes
 
-__all__ = ["LAUNCHERS", "Launcher", "serial"]
-
 
 class Launcher(Interface):
     """Runs a function over tasks and yields (task, result) pairs, in any order."""

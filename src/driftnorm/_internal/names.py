@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["find_name", "nearest"]
-
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that is meant: case, dashes and underscores do not matter.

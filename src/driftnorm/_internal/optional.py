@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["import_optional"]
-
 
 def import_optional(package: str, needed_by: str, extra: str) -> Any:
     """The package; the error for a missing one says how to install it.

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-__all__ = ["Options", "options_text", "read_joined", "read_options"]
-
 Options: TypeAlias = tuple[tuple[str, Any], ...]
 """Names with values that can be written down: numbers, text, truth values."""
 

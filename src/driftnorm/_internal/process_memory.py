@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["forget_peak", "free_bytes", "keep_freed_memory", "peak_megabytes"]
-
 _STATUS = Path("/proc/self/status")
 _MACHINE = Path("/proc/meminfo")
 _CONTAINER = Path("/sys/fs/cgroup")

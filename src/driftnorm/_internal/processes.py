@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm.errors import WorkerError
 
-__all__ = ["WORKER_DIED", "available_cores", "checked_workers", "end_if_stopped", "in_processes"]
-
 WORKER_DIED = "the worker process died, perhaps for lack of memory"  # in results made by `died`
 
 Task = TypeVar("Task")

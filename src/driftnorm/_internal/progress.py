@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["Report", "no_report"]
-
 Report: TypeAlias = Callable[[str, int, int | None], None]
 """Takes what is being done, how much is done, and the total, or None if it is unknown."""
 

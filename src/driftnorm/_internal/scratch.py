@@ -11,8 +11,6 @@ from pathlib import Path
 from driftnorm._internal.files import exclusive
 from driftnorm.errors import BusyError
 
-__all__ = ["remove_leftovers", "scratch_folder"]
-
 _HOME = ".scratch"
 _LOCK = ".lock"
 

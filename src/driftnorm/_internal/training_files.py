@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["BEST", "HISTORY", "LAST", "SWAD_FILE"]
-
 BEST, LAST, SWAD_FILE = "best.safetensors", "last.safetensors", "swad.safetensors"
 HISTORY = "history.json"

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Doubles", "Floats", "Integers", "Pixels", "Reals"]
-
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Images as bytes, (N, H, W, 3)."""
 Floats: TypeAlias = npt.NDArray[np.float32]

@@ -9,16 +9,13 @@ from typing import Any, Literal, TypedDict, TypeVar
 from torch import Tensor, nn
 from typing_extensions import Unpack, overload
 
-from driftnorm._internal.names import nearest
 from driftnorm.adapter._contract import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Guard, Policy
-from driftnorm.methods import Method, known_methods, options_of
+from driftnorm.methods import Method, check_options, known_methods
 from driftnorm.methods.spec import parse_method
 from driftnorm.parts.layers import Selector
 from driftnorm.recipe import Recipe
-
-__all__ = ["adapt", "list_methods"]
 
 Own = TypeVar("Own", bound=Adapter)
 _ENGINE_OPTIONS = tuple(
@@ -109,13 +106,7 @@ def adapt(
             f"{type(method).__name__}."
         )
     spec = parse_method(method)
-    known = (*options_of(spec.name), *_ENGINE_OPTIONS)
-    for name in options:
-        if name not in known:
-            raise TypeError(
-                f"{method!r} has no option `{name}`.{nearest(name, known)} "
-                f"It takes: {', '.join(known)}."
-            )
+    check_options(spec.name, options, _ENGINE_OPTIONS)
     recipe = spec.with_options(options).recipe
     return RecipeAdapter(network, recipe, method=spec.name, **engine)
 

@@ -17,8 +17,6 @@ from driftnorm.functional import is_finite
 from driftnorm.parts.contract import Lesson, Memory, Serving, Verdict
 from driftnorm.recipe import Recipe
 
-__all__ = ["Stopped", "answer_of", "check_draft", "experience", "kept_parts", "review", "serving"]
-
 
 class Stopped(Exception):
     """A review undoes the batch; the source answers it."""

@@ -10,19 +10,6 @@ from torch import Tensor, nn
 
 from driftnorm.functional import Moments
 
-__all__ = [
-    "check_input",
-    "check_labelled",
-    "check_unlabelled",
-    "looks_multi_label",
-    "looks_unnormalized",
-    "normalizes_input",
-    "own_tensor",
-    "reads_integers",
-    "refuse_export",
-]
-
-
 _ENOUGH_OUTPUTS = 16
 
 

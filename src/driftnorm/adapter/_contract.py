@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from driftnorm.functional import Moments
 
-__all__ = ["Adapter", "BatchReport"]
-
 
 @dataclass(frozen=True)
 class BatchReport:

@@ -15,6 +15,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.counts import counted
 from driftnorm.adapter import _saved_state as saved_state
 from driftnorm.adapter._batch import (
@@ -56,8 +57,6 @@ from driftnorm.parts.contract import Part, Serving, Update, Verdict
 from driftnorm.parts.layers import needs_forward_order
 from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe
-
-__all__ = ["RecipeAdapter"]
 
 _TAUGHT_NOTHING = "nothing to learn: one value per channel has no variance, and no step was taken"
 
@@ -112,10 +111,9 @@ class RecipeAdapter(Adapter):
         super().__init__()
         if not isinstance(network, nn.Module):
             raise TypeError(f"`network` must be an nn.Module, got {type(network).__name__}.")
-        if on_bad_batch not in ("keep", "raise"):
-            raise ValueError(f"`on_bad_batch` must be 'keep' or 'raise', got {on_bad_batch!r}.")
-        if reset_every is not None and not (type(reset_every) is int and reset_every >= 1):
-            raise ValueError(f"`reset_every` must be a whole number >= 1, got {reset_every!r}.")
+        check_choice("on_bad_batch", on_bad_batch, ("keep", "raise"))
+        if reset_every is not None:
+            check_whole("reset_every", reset_every)
         self.method = method
         self.recipe = recipe
         self.guard = guard if isinstance(guard, Guard) else Guard(policy=guard)
@@ -354,7 +352,7 @@ class RecipeAdapter(Adapter):
 
     def export_onnx(self, path: str | Path, example: Tensor, *, tolerance: float = 1e-3) -> float:
         """Write the baked network as ONNX; see :func:`driftnorm.export_onnx`."""
-        from driftnorm.adapter.export import export_onnx
+        from driftnorm.adapter.onnx_file import export_onnx
 
         return export_onnx(self, path, example, tolerance=tolerance)
 

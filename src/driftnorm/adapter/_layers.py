@@ -24,8 +24,6 @@ from driftnorm.functional import (
 from driftnorm.parts.contract import Measured, Statistics
 from driftnorm.parts.statistics import Source
 
-__all__ = ["AdaptiveBatchNorm"]
-
 _STATISTICS_BUFFERS = ("source_mean", "source_var")
 _AFFINE = ("weight", "bias")
 

@@ -25,8 +25,6 @@ from driftnorm.adapter._probe import Layout, probe
 from driftnorm.parts.contract import Forward, Mode, Values
 from driftnorm.parts.layers import Selector
 
-__all__ = ["Call", "ConvertedNetwork", "laid_out_as"]
-
 
 class _Batch(Enum):
     """Stands in the arguments where the batch goes."""

@@ -10,8 +10,6 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["detached", "replaced"]
-
 
 def detached(answer: Any) -> Any:
     """The output with every tensor in it detached: in containers, dataclasses, plain objects."""

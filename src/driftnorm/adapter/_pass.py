@@ -12,8 +12,6 @@ from driftnorm.recipe import readable
 if TYPE_CHECKING:
     from driftnorm.adapter._layers import AdaptiveBatchNorm
 
-__all__ = ["Pass", "Stage"]
-
 
 class Pass:
     """One forward pass as the layers of a network see it.

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from driftnorm._internal.names import nearest
 from driftnorm.adapter._layers import AdaptiveBatchNorm
 
-__all__ = ["Layout", "check_classifier_name", "probe"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-__all__ = ["caller_kept", "reseed"]
-
 
 @contextmanager
 def caller_kept(seed: int | None, network: nn.Module) -> Iterator[None]:

@@ -16,18 +16,6 @@ from torch import Tensor, nn
 
 from driftnorm.adapter._tree import flatten, unflatten
 
-__all__ = [
-    "FORMAT",
-    "PREFIX",
-    "check_entry",
-    "check_format",
-    "fingerprint",
-    "has_numbers",
-    "pack",
-    "read_about",
-    "unpack",
-]
-
 PREFIX = "adapter."
 FORMAT = 3
 _TREES = ("state", "fitted", "counts")

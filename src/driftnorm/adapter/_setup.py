@@ -18,14 +18,6 @@ from driftnorm.parts.layers import select
 from driftnorm.parts.statistics import Source
 from driftnorm.recipe import Recipe, readable
 
-__all__ = [
-    "assign_statistics",
-    "check_batch_norm",
-    "source_classifier",
-    "start_values",
-    "trained_names",
-]
-
 
 def assign_statistics(
     layers: Mapping[str, AdaptiveBatchNorm], recipe: Recipe, layout: Layout

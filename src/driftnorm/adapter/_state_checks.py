@@ -19,8 +19,6 @@ from driftnorm.adapter.guard import Guard
 from driftnorm.parts.contract import SHARED, THETA
 from driftnorm.recipe import Recipe, readable
 
-__all__ = ["check_network", "check_state"]
-
 
 def check_network(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
     """Raise if the network's part of a state belongs to another network or is damaged."""

@@ -30,8 +30,6 @@ from driftnorm.parts.contract import (
 )
 from driftnorm.recipe import Recipe
 
-__all__ = ["Draft", "LiveStep", "Refused", "Setting"]
-
 
 class Refused(Exception):
     """This batch must leave no trace; the last good state answers it."""

@@ -20,14 +20,6 @@ from driftnorm.adapter._layers import AdaptiveBatchNorm
 from driftnorm.functional import Moments
 from driftnorm.parts.layers import Selector, leaves_out
 
-__all__ = [
-    "Surgery",
-    "convert",
-    "describe_norms",
-    "find_batch_norms",
-    "set_linear",
-]
-
 _NORM = re.compile("norm(?!ali[sz])", re.IGNORECASE)
 _HOOKS = (
     "_backward_hooks",

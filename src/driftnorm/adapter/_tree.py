@@ -10,17 +10,6 @@ from torch import Tensor
 
 from driftnorm.functional import statistics_dtype
 
-__all__ = [
-    "converted",
-    "flatten",
-    "mapped",
-    "mean_of",
-    "moved",
-    "new_tensors",
-    "tensors",
-    "unflatten",
-]
-
 _EMPTY = ":empty"
 _MAPPINGS = (dict, Mapping)  # dict first: asking an abstract class is slow
 _KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool}

@@ -20,8 +20,6 @@ from driftnorm.parts.contract import Forward, Values
 from driftnorm.parts.statistics import tracked_moments
 from driftnorm.recipe import Recipe
 
-__all__ = ["GUARD", "Watch"]
-
 GUARD = "guard"  # its entry among the parts' memories
 _ORDERED = 0.3  # shuffled streams stay below 0.1
 _TINY = 8  # predictions; below this, statistics of the batch alone are mostly noise

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -152,12 +151,7 @@ class TensorBoard(_Logger):
     def __enter__(self) -> TensorBoard:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
 
 

@@ -20,8 +20,6 @@ from torch import Tensor
 from driftnorm.adapter._contract import Adapter
 from driftnorm.functional import Moments
 
-__all__ = ["channel_distance", "layer_distances"]
-
 
 def channel_distance(source: Moments, target: Moments, eps: float | Tensor) -> Tensor:
     """The distance of each channel, in deviations of the source."""

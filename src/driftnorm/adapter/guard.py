@@ -17,12 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import check_counts, check_shares
 from driftnorm.parts.evidence import information, spread_of
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.neighbours import likeness, neighbour_sums
-
-__all__ = ["KINDS", "Alarm", "Evidence", "Guard", "Policy", "Signals", "read_signals"]
 
 Policy: TypeAlias = Literal["warn", "reset", "freeze", "off"]
 Remembered: TypeAlias = Mapping[str, Any]
@@ -165,13 +164,10 @@ class Guard:
             raise ValueError(
                 f"`guard` must be 'warn', 'reset', 'freeze', 'off' or a Guard, got {self.policy!r}."
             )
-        if not 0 < self.share <= 1:
-            raise ValueError(f"`share` must be in (0, 1], got {self.share}.")
-        if not 0 <= self.harmless < 1:
-            raise ValueError(f"`harmless` must be in [0, 1), got {self.harmless}.")
+        check_number("share", self.share, most=1)
+        check_number("harmless", self.harmless, least=0, below=1)
         for name in ("memory", "enough", "hold"):
-            if not getattr(self, name) >= 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name), least=1, most=math.inf)
 
     # ------------------------------------------------------------------ evidence
 

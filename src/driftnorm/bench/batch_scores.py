@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from driftnorm.bench.metrics import Bools, Floats
 
-__all__ = ["BatchScores", "joined", "score_batch"]
-
 BLOCK = 2**16  # predictions that are in double precision at a time: dense ones are many
 
 

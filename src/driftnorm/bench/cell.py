@@ -15,20 +15,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from driftnorm._internal.counts import counted
 from driftnorm._internal.options import Options, options_text, read_options
 
-__all__ = [
-    "CLEAN",
-    "Cell",
-    "DataId",
-    "MethodId",
-    "NetworkId",
-    "Protocol",
-    "Shift",
-    "StreamId",
-    "Trainer",
-    "Training",
-    "read_cell",
-]
-
 CLEAN = "clean"
 """Label of a stream that is not shifted."""
 

@@ -9,25 +9,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "BINS",
-    "FEW_LABELS",
-    "Bin",
-    "Interval",
-    "bin_of",
-    "counted_interval",
-    "expected_calibration_error",
-    "filled_bins",
-    "interval_over_runs",
-    "is_guessing",
-    "pack_bits",
-    "paired_interval",
-    "pooled_bins",
-    "reliability",
-    "standard_error",
-    "unpack_bits",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from driftnorm._internal.counts import agreeing
 from driftnorm.bench.cell import Cell
 
-__all__ = ["comparable", "protocol_text", "sampled_positions", "stream_order"]
-
 SAMPLED = 48  # images per stream whose predictions are stored
 
 

@@ -17,9 +17,6 @@ from driftnorm._internal.files import check_regular, write_atomically
 from driftnorm.bench.cell import Cell, read_cell
 from driftnorm.errors import OldRowsError
 
-__all__ = ["FORMAT", "Failure", "Row", "RowStore", "environment", "load_rows", "save_rows"]
-
-
 FORMAT = 2
 """Format of a row's JSON. Format 1 had no number; `docs/tools/convert_rows.py` converts it."""
 

@@ -30,21 +30,6 @@ from driftnorm.bench.samples import Look, keep_exhibits
 from driftnorm.bench.scoring import Further, evaluate
 from driftnorm.bench.studies.measured_method import spec_of
 
-__all__ = [
-    "Measurement",
-    "Opened",
-    "Outlook",
-    "Preparation",
-    "Prepared",
-    "Result",
-    "Study",
-    "Task",
-    "Unprepared",
-    "adapter_of",
-    "run",
-    "summary",
-]
-
 # Per task: many cells, to open a stream only once, but few enough to keep all workers busy.
 _MOST_CELLS = 24
 
@@ -131,13 +116,20 @@ class Study(Description, ABC):
     def sample(self, cell: Cell) -> tuple[nn.Module, Tensor]:
         """The cell's network and a batch like its stream's, made cheaply: for estimates."""
 
+    def preparations(self, missing: Sequence[Cell]) -> Sequence[Task]:
+        """What must be made before these cells can be measured."""
+        return ()
+
     def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
-        """The work in phases: a phase starts when the rows of the previous one exist."""
-        yield self.measurements(self.cells(), store)
+        """The work in phases: a phase starts when the results of the previous one exist."""
+        missing = [cell for cell in self.cells() if not store.has(cell)]
+        yield self.preparations(missing)
+        yield self.measurements(missing, store)
 
     def outlook(self, store: RowStore) -> Outlook:
         """What a run would do."""
-        return Outlook([cell for cell in self.cells() if not store.has(cell)])
+        missing = [cell for cell in self.cells() if not store.has(cell)]
+        return Outlook(missing, len(self.preparations(missing)))
 
     def measurements(self, cells: Iterable[Cell], store: RowStore) -> Iterator[Task]:
         """The cells without a row, as tasks."""

@@ -24,8 +24,6 @@ from driftnorm._internal.files import write_atomically
 from driftnorm.bench.cell import Cell
 from driftnorm.bench.protocol import sampled_positions
 
-__all__ = ["Exhibits", "Look", "keep_exhibits", "read_exhibits", "thumbnail"]
-
 Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 FOLDER = "exhibits"

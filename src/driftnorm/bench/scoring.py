@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from driftnorm._internal.warning_texts import warnings_to
+from driftnorm._internal.messages import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter._checks import check_labelled
 from driftnorm.adapter.drift import layer_distances
@@ -21,8 +21,6 @@ from driftnorm.bench.metrics import (
     pack_bits,
 )
 from driftnorm.bench.protocol import sampled_positions
-
-__all__ = ["Events", "Further", "Served", "evaluate", "scores_of", "serve"]
 
 Events: TypeAlias = Mapping[str, list[int]]
 """At which predictions something happened: ``resets`` and ``alarms``."""

@@ -18,21 +18,6 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import ABLATIONS, VALIDATION
 from driftnorm.errors import MixedRowsError
 
-__all__ = [
-    "SEARCHED",
-    "Choice",
-    "History",
-    "agrees",
-    "best",
-    "leave_one_out",
-    "most_settings",
-    "oracle",
-    "select_setting",
-    "shown_cells",
-    "training_validation",
-    "without_source",
-]
-
 History = Sequence[Mapping[str, float]]
 
 SEARCHED = ("rho", "steps", "theta", "target_weight", "supports")

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "ABLATIONS",
-    "FINE_TUNED",
-    "MAIN",
-    "METHOD_ORDER",
-    "TARGET",
-    "TENT_ON_SOURCE",
-    "TENT_STOPPED",
-    "VALIDATION",
-    "GridSize",
-]
-
 FINE_TUNED = "fine-tuned"
 """Study name of rows whose network was fine-tuned on all corruptions but the tested one."""
 TARGET, VALIDATION = "in", "out"

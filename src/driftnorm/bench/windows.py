@@ -13,8 +13,6 @@ from driftnorm._internal.types import Doubles, Integers
 from driftnorm.bench.metrics import Bools, expected_calibration_error
 from driftnorm.streams.timeline import window_of, window_starts
 
-__all__ = ["WINDOW", "Harm", "StreamScore", "harm_of", "stream_score"]
-
 WINDOW = 1000
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 import cyclopts
 
@@ -18,7 +19,19 @@ __all__ = ["app", "main"]
 
 PLUGINS = "DRIFTNORM_IMPORT"  # as `driftnorm.methods` reads it, which would import torch
 
-app = cyclopts.App(
+
+class _Program(cyclopts.App):
+    """Lists commands by a line each, which needs no import, but describes one in its own words."""
+
+    def parse_commands(self, *given: Any, **how: Any) -> Any:
+        found = super().parse_commands(*given, **how)
+        for command in found[1]:
+            if command.default_command is not None:
+                command.help = None  # then it is the docstring
+        return found
+
+
+app = _Program(
     name="driftnorm",
     version=__version__,
     help="Keep trained BatchNorm networks accurate when the data drift. Every command accepts "
@@ -33,31 +46,35 @@ GROUPS = {
 # The function of `bench robustness` is `bench_robustness` in the module of that name, and so on.
 COMMANDS = {
     "demo": "Train, shift, adapt and measure on digits that come with the package.",
-    "methods": "List every method with its paper, its cost and when to use it.",
+    "methods": "List every method, or show one in detail.",
     "data": "List, get and check data sets.",
     "corrupt": "Generate corrupted images in the layout of CIFAR-10-C or of ImageNet-C.",
-    "bench robustness": "Measure methods on corrupted images.",
-    "bench domains": "Adapt networks trained on some domains to one that they never saw.",
-    "bench fine-tuned": "Fine-tune on 14 corruptions, test on the 15th.",
-    "bench streams": "Measure methods on streams whose shift, order or mixture changes.",
-    "diagnose": "Will adaptation help this network on these images?",
-    "adapt": "Predict a folder, list, array or archive of images, adapting along the way.",
-    "export": "Write the adapted network as a plain one, checked against the adapter.",
-    "report": "Make one HTML page from rows or from a run.",
-    "run": "Repeat a command from the config.yaml of its run folder.",
-    "completion": "Print or install the script that completes commands in your shell.",
-    "plot": "Draw a plot from rows.",
-    "table": "Make a table from rows.",
+    "bench robustness": "Measure methods on corrupted images; an interrupted run resumes.",
+    "bench domains": "Adapt trained networks to the domains they never saw; settings are selected "
+    "on the others.",
+    "bench fine-tuned": "Fine-tune on 14 corruptions, test on the 15th; an interrupted run "
+    "resumes.",
+    "bench streams": "Measure methods on streams that change; an interrupted run resumes.",
+    "diagnose": "Will adaptation help this network on these images? A verdict, and its reasons.",
+    "adapt": "Predict on your own images while adapting to them; an interrupted run resumes.",
+    "export": "Write the adapted network as a plain one, checked against the adapter on your "
+    "images.",
+    "report": "Make one self-contained page from rows or runs: verdict, tables, charts.",
+    "run": "Repeat a command from the config.yaml of its run folder, or from one written by hand.",
+    "completion": "Print the script that completes driftnorm's commands and flags in your shell.",
+    "plot": "Draw a plot from rows, with the protocol as its footer.",
+    "table": "Make a table from rows, or from finished trainings.",
     "train robust": "Train an augmentation baseline into a self-describing checkpoint.",
-    "train domains": "Train on all domains except the test domain.",
-    "sweep domains": "Train algorithms on domains with DomainBed's random search.",
+    "train domains": "Train on all domains except the test domains; an interrupted run resumes.",
+    "sweep domains": "Train algorithms with DomainBed's random search; an interrupted sweep "
+    "resumes.",
 }
 _FUNCTIONS = {"methods": "list_methods", "data": "app"}  # where they have another name
 
 
 def _register() -> None:
     """Every command by name: its module is imported when it is called."""
-    groups = {"": app}
+    groups: dict[str, cyclopts.App] = {"": app}
     for words, text in COMMANDS.items():
         group, _, name = words.rpartition(" ")
         if group not in groups:

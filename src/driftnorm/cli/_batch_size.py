@@ -10,8 +10,6 @@ from driftnorm.cli._output import say
 from driftnorm.models.footprint import footprint
 from driftnorm.models.opened_model import Model
 
-__all__ = ["settle_batch_size"]
-
 USUAL, FEWEST = 64, 8
 
 

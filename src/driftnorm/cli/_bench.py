@@ -31,17 +31,6 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.views.table import Table
 
-__all__ = [
-    "BenchFlags",
-    "FolderClasses",
-    "Methods",
-    "Pretrained",
-    "Subset",
-    "bench",
-    "measure",
-    "own_rows",
-]
-
 # Not in a docstring: there, "methods" would be parsed as a heading.
 Methods: TypeAlias = Annotated[
     list[str] | None,

@@ -17,8 +17,6 @@ from driftnorm._internal.files import write_atomically
 from driftnorm._internal.names import nearest
 from driftnorm._version import __version__
 
-__all__ = ["REPEATABLE", "Config", "check_keys", "keep_config", "load_config"]
-
 # Commands that write rows, networks, predictions or data; most keep a config with them.
 REPEATABLE = (
     *("bench robustness", "bench domains", "bench fine-tuned", "bench streams"),

@@ -15,8 +15,6 @@ from driftnorm.cli._output import say
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS, frost_source
 from driftnorm.shifts._overlays import ENVIRONMENT_VARIABLE as FROST_VARIABLE
 
-__all__ = ["Corruptions", "settle_corruptions"]
-
 COMMON = "common"
 _GROUPS = {
     COMMON: CORRUPTIONS,

@@ -6,8 +6,6 @@ import textwrap
 
 import torch
 
-__all__ = ["check_device"]
-
 
 def check_device(name: str) -> str:
     """The name of a device that works here.

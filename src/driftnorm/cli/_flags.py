@@ -12,26 +12,6 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 from cyclopts import Group, Parameter, Token, convert, validators
 
-__all__ = [
-    "MANY",
-    "NETWORK",
-    "OUT",
-    "RARE",
-    "SPREAD",
-    "SWITCH",
-    "TRAINING",
-    "AsJson",
-    "Cache",
-    "Device",
-    "DryRun",
-    "Frost",
-    "Hours",
-    "Quiet",
-    "Settings",
-    "Threads",
-    "Workers",
-]
-
 NETWORK = Group("How the network is opened", sort_key=1)
 TRAINING = Group("How the networks are trained", sort_key=1)
 RARE = Group("Rarely needed", sort_key=2)

@@ -20,23 +20,6 @@ from driftnorm.images import Inputs, Shuffled, open_inputs
 from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import is_factory
 
-__all__ = [
-    "DEFAULTS",
-    "Data",
-    "Labels",
-    "Mean",
-    "Network",
-    "NetworkFlags",
-    "Opening",
-    "Shuffle",
-    "Std",
-    "announce_own_code",
-    "find_own_code",
-    "open_images",
-    "seed_of",
-    "tested_images",
-]
-
 Network: TypeAlias = Annotated[
     str,
     Parameter(

@@ -16,8 +16,6 @@ from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe
 from driftnorm.views.table import Column, Table
 
-__all__ = ["facts_of", "method_facts", "method_options", "method_table", "option_table", "passes"]
-
 _KINDS = {float: "number", int: "whole number", bool: "True or False", str: "text"}
 _LAYERS = "a layer's name, first(0.5), last(0.5)"
 

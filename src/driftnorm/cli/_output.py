@@ -11,8 +11,6 @@ from rich.console import Console
 
 from driftnorm.views.table import Table
 
-__all__ = ["print_listing", "print_table", "say", "table_record"]
-
 
 def say(console: Console, text: str) -> None:
     """Print a line as it is: names may contain what rich would take for markup."""

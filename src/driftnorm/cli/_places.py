@@ -11,8 +11,6 @@ from rich.console import Console
 
 from driftnorm.cli._output import say
 
-__all__ = ["check_places", "make_folders"]
-
 
 def check_places(
     written: Mapping[str, str | Path | None], read: Mapping[str, str | Path | None]

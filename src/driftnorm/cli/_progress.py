@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import (
@@ -17,8 +16,6 @@ from rich.progress import (
 )
 
 from driftnorm.cli._output import say
-
-__all__ = ["Bar"]
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -69,10 +66,5 @@ class Bar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self._progress.stop()

@@ -21,8 +21,6 @@ from driftnorm.views.robustness import View
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RunView
 
-__all__ = ["ChosenMethods", "RowPaths", "Where", "having", "listing", "made_of", "rows_of"]
-
 Shown = TypeVar("Shown", Table, Figure)
 
 RowPaths: TypeAlias = Annotated[

@@ -13,8 +13,6 @@ from driftnorm.diagnosis.sample import SampledBatches
 from driftnorm.images import open_inputs
 from driftnorm.models.opened_model import Model
 
-__all__ = ["SourceImages", "show_source"]
-
 SourceImages: TypeAlias = Annotated[
     Path | None,
     Parameter(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from rich.console import Console
 
 from driftnorm.cli._progress import Bar
 from driftnorm.training.loop import Progress
-
-__all__ = ["TrainingBar"]
 
 SPEED_MEMORY = 0.9  # smoothing of the displayed speed
 
@@ -67,10 +64,5 @@ class TrainingBar:
         self._bar.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.__exit__(kind, error, traceback)
+    def __exit__(self, *details: object) -> None:
+        self._bar.__exit__(*details)

@@ -48,8 +48,6 @@ from driftnorm.predictions.adapted_stream import (
 )
 from driftnorm.predictions.saved_run import load_adapter, save_adapter
 
-__all__ = ["adapt"]
-
 Rare = Parameter(group=RARE)
 BAKED = ".safetensors"
 

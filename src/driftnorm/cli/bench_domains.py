@@ -13,8 +13,6 @@ from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.robustness import find_view
 from driftnorm.views.trainings import selected_networks
 
-__all__ = ["bench_domains"]
-
 
 def bench_domains(
     *,

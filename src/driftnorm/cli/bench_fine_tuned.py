@@ -19,8 +19,6 @@ from driftnorm.training import Optimization
 from driftnorm.training.fine_tuning import FineTuning
 from driftnorm.views.networks import fine_tuned_table
 
-__all__ = ["bench_fine_tuned"]
-
 
 def bench_fine_tuned(
     *,

@@ -19,8 +19,6 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.views.robustness import VIEWS, find_view
 
-__all__ = ["bench_robustness"]
-
 
 def bench_robustness(
     *,

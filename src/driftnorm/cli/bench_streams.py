@@ -28,8 +28,6 @@ from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import timeline_figure
 from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 
-__all__ = ["bench_streams"]
-
 
 def bench_streams(
     *,

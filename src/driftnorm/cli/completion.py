@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 from driftnorm.cli import app
 from driftnorm.cli._flags import SWITCH
 
-__all__ = ["completion"]
-
 
 def completion(
     shell: Literal["bash", "zsh", "fish"],

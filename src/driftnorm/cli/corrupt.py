@@ -17,8 +17,6 @@ from driftnorm.cli._progress import Bar
 from driftnorm.images.corrupted_sets import generate
 from driftnorm.images.corruption import SEVERITIES
 
-__all__ = ["corrupt"]
-
 
 def corrupt(
     data: Path,

@@ -26,8 +26,6 @@ from driftnorm.images.layout_check import check_cifar100, check_imagenet_c
 from driftnorm.images.provenance import read_provenance
 from driftnorm.views.table import Column, Table
 
-__all__ = ["app"]
-
 _ARRAYS = ("cifar-10-c", "cifar-100-c")
 _PICTURES = "imagenet-c"
 _CIFAR100 = "cifar-100"

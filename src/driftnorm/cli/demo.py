@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 from rich.console import Console
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import available_cores
@@ -23,14 +24,12 @@ from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.cli._output import print_table, say
 from driftnorm.methods.spec import parse_method
 from driftnorm.streams import parse_stream
-from driftnorm.views.demo import demo_figure, demo_table
+from driftnorm.views.demo_rows import demo_figure, demo_table
 from driftnorm.views.render.matplotlib import draw, open_pyplot
 from driftnorm.views.report.gather import Gathered
 from driftnorm.views.report.page import page
 from driftnorm.views.stream_figures import stream_figure
 from driftnorm.views.stream_tables import stream_table
-
-__all__ = ["demo"]
 
 # Shifts that change, clean images in between, and labels in order: what users meet.
 _STREAM = "probes:part=100+sorted"
@@ -60,8 +59,7 @@ def demo(
     """
     given = dict(locals())
     for flag, value in (("--trials", trials), ("--batch-size", batch_size)):
-        if value < 1:
-            raise ValueError(f"`{flag}` must be at least 1, got {value}.")
+        check_whole(flag, value)
     begun = time.perf_counter()
     torch.set_num_threads(1)
     console = Console(quiet=quiet)

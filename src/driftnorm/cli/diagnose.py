@@ -34,8 +34,6 @@ from driftnorm.errors import DataError
 from driftnorm.images import Inputs, Shuffled, open_labels
 from driftnorm.methods.spec import parse_method
 
-__all__ = ["diagnose"]
-
 # In a docstring, "methods" would be parsed as a heading.
 Tried = Parameter(help="What to try; default: bn, bn:running=True and gprebn.")
 MOST_LAYERS, MOST_QUOTED = 12, 5

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import written_beside
-from driftnorm._internal.warning_texts import warnings_to
+from driftnorm._internal.messages import warnings_to
 from driftnorm._version import __version__
 from driftnorm.adapter._engine import RecipeAdapter
-from driftnorm.adapter.export import export_onnx
+from driftnorm.adapter.onnx_file import checked_difference, export_onnx
 from driftnorm.cli._flags import OUT, RARE, AsJson, Quiet
 from driftnorm.cli._input_flags import DEFAULTS, Network, Opening, Shuffle, open_images, seed_of
 from driftnorm.cli._output import say
@@ -31,8 +31,6 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.models.adapted import check_rebuilt, save_adapted
 from driftnorm.models.opened_model import Model
 from driftnorm.predictions.saved_run import load_adapter
-
-__all__ = ["export"]
 
 Format = Literal["safetensors", "torch-export", "onnx"]
 Rare = Parameter(group=RARE)
@@ -237,14 +235,7 @@ def _compared(
     out: Path,
 ) -> float:
     """The largest difference of the logits, for the whole batch and for a single image."""
-    difference = 0.0
-    for images in (example, example[:1]):
-        expected = adapter(images)
-        gap = float((written(images) - expected).abs().max())
-        if not gap <= tolerance * max(1.0, float(expected.abs().max())):
-            raise ValueError(
-                f"the exported network differs from the adapter by {gap:.2g}, more than the "
-                f"`tolerance` of {tolerance:.2g} allows; {out} was not written."
-            )
-        difference = max(difference, gap)
-    return difference
+    return max(
+        checked_difference(written(images), adapter(images), tolerance, out)
+        for images in (example, example[:1])
+    )

@@ -13,8 +13,6 @@ from driftnorm.cli._method_table import facts_of, method_facts, method_table, op
 from driftnorm.cli._output import print_table
 from driftnorm.methods.spec import parse_method
 
-__all__ = ["list_methods"]
-
 ALL = "list"
 
 

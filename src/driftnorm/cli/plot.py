@@ -23,8 +23,6 @@ from driftnorm.views.figures import PLOTS, find_plot
 from driftnorm.views.palette import MOST
 from driftnorm.views.render.matplotlib import draw
 
-__all__ = ["plot"]
-
 
 def plot(
     name: str = "list",

@@ -11,8 +11,6 @@ from driftnorm._internal.files import write_atomically
 from driftnorm.cli._flags import OUT, Quiet
 from driftnorm.views.report.page import make_report
 
-__all__ = ["report"]
-
 
 def report(
     rows: Annotated[list[Path], Parameter(consume_multiple=True, negative="")],

@@ -15,8 +15,6 @@ from driftnorm._version import __version__
 from driftnorm.cli import app
 from driftnorm.cli._config import REPEATABLE, Config, check_keys, load_config
 
-__all__ = ["REPEATABLE", "parse_config", "run"]
-
 CHANGES = "Arguments of the command that override the file's, such as --out elsewhere."
 
 

@@ -21,6 +21,7 @@ from driftnorm.cli._flags import (
     OUT,
     RARE,
     SPREAD,
+    SWITCH,
     TRAINING,
     Cache,
     DryRun,
@@ -35,8 +36,6 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
-__all__ = ["sweep_domains"]
-
 
 def sweep_domains(
     *,
@@ -45,7 +44,7 @@ def sweep_domains(
     test_domains: Annotated[list[str] | None, MANY] = None,
     hparams: int = 20,
     trials: int = 3,
-    leave_one_out: Annotated[bool, Parameter(group=RARE)] = False,
+    leave_one_out: Annotated[bool, SWITCH, Parameter(group=RARE)] = False,
     size: int = 224,
     settings: Settings = (),
     hours: Hours = None,
@@ -67,9 +66,9 @@ def sweep_domains(
     test_domains
         The targets; default: each domain in turn.
     hparams
-        Number of configurations: DomainBed's defaults first, then random ones.
+        Configurations: the defaults first, then random ones.
     trials
-        Number of splits of the data, each with its own random configurations.
+        Splits of the data, each with its own configurations.
     leave_one_out
         Also train without each pair of domains, for selected-leave-one-out.
     size

@@ -27,8 +27,6 @@ from driftnorm.views.robustness import VIEWS, View, find_view
 from driftnorm.views.table import Table
 from driftnorm.views.trainings import RUN_VIEWS, RunView, load_runs
 
-__all__ = ["table"]
-
 
 def table(
     name: str = "list",

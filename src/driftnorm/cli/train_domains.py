@@ -30,10 +30,9 @@ from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
-from driftnorm.training.domains.domain_training import DomainTraining, Outcome
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.plans import PlanOptions
-
-__all__ = ["train_domains"]
+from driftnorm.training.training_run import Outcome
 
 Rare = Parameter(group=RARE)
 

@@ -28,8 +28,6 @@ from driftnorm.training import (
     make_recipe,
 )
 
-__all__ = ["train_robust"]
-
 SHORT_HOURS = 1 / 3
 
 

@@ -23,8 +23,6 @@ from driftnorm.methods.bn_window import SMALL_BATCH as WINDOW_BELOW
 from driftnorm.methods.spec import parse_method
 from driftnorm.recipe import Recipe
 
-__all__ = ["Advice", "Outcome", "advise", "decide", "evidence"]
-
 Outcome = Literal["help", "little", "no need", "no help", "harm", "unclear", "mend"]
 
 TELLS_MORE, TELLS_LESS = 0.02, -0.02

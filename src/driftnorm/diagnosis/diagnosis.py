@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm.adapter._checks import check_labelled, normalizes_input
 from driftnorm.diagnosis.advice import Advice, Outcome, advise, decide, evidence
@@ -18,8 +19,6 @@ from driftnorm.diagnosis.inventory import Inventory, take_inventory
 from driftnorm.diagnosis.trial import METHODS, Batch, DryRun, dry_run
 from driftnorm.methods.spec import parse_method
 from driftnorm.views.table import Column, Table
-
-__all__ = ["Diagnosis", "diagnose"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,8 +227,7 @@ def diagnose(
     Returns:
         Inventory, drift, trials, findings and advice.
     """
-    if most_batches < 1:
-        raise ValueError(f"`most_batches` must be at least 1, got {most_batches}.")
+    check_whole("most_batches", most_batches)
     tried = tuple(name for name in dict.fromkeys(methods) if name != "source")
     if not tried:
         raise ValueError("`methods` must name at least one method to try besides the source.")

@@ -12,8 +12,6 @@ from driftnorm.diagnosis.trial import DryRun, Looks
 from driftnorm.methods import methods_without_batch_norm
 from driftnorm.models.normalized import doubt_of_constants
 
-__all__ = ["DOUBTS", "ORDERS", "Finding", "find", "find_cost_of_order"]
-
 FEW_IMAGES = 64
 SMALL_BATCH = 8  # predictions; below this, statistics of the batch alone are mostly noise
 NARROW = 0.6  # as the guard's: predictions that spread over so little are suspicious

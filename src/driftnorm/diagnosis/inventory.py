@@ -14,8 +14,6 @@ from driftnorm._internal.counts import counted
 from driftnorm.adapter._surgery import describe_norms, find_batch_norms
 from driftnorm.models.normalized import Normalized
 
-__all__ = ["BatchNormLayer", "Inventory", "take_inventory"]
-
 
 @dataclass(frozen=True)
 class BatchNormLayer:

@@ -24,8 +24,6 @@ from driftnorm.adapter._surgery import find_batch_norms
 from driftnorm.adapter.drift import channel_distance
 from driftnorm.functional import Moments, batch_moments
 
-__all__ = ["Drift", "DriftMeter", "LayerDrift", "pooled"]
-
 
 @dataclass(frozen=True)
 class LayerDrift:

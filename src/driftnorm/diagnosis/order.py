@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
-__all__ = ["FOLDERS", "LABELS", "Serial", "serial"]
-
 FOLDERS, LABELS = "folders", "labels"
 # A sorted stream has an excess near the accuracy of the predictions; ResNet-20 on sorted images of
 # CIFAR-10 gave 0.82 (clean), 0.36 (JPEG), 0.11 (noise); shuffled ones gave less than one z.

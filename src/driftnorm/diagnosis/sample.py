@@ -8,13 +8,12 @@ from itertools import islice
 
 import torch
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm.diagnosis.trial import Batch
 from driftnorm.images import Inputs, Item, Labels, Survey, as_batch, in_batches
 from driftnorm.images.contents import Raw
 from driftnorm.models import Preprocessing
-
-__all__ = ["SampledBatches"]
 
 
 class SampledBatches:
@@ -45,8 +44,7 @@ class SampledBatches:
         batch_size: int = 64,
         limit: int | None = 1280,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
+        check_whole("batch_size", batch_size)
         if limit is not None and limit < batch_size:
             raise ValueError(
                 f"`limit` must allow for one batch of {counted(batch_size, 'image')}, got {limit}."

@@ -26,8 +26,6 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.parts import Mixture, Running, ThetaChoice
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHODS", "Batch", "DryRun", "Looks", "Trial", "dry_run"]
-
 _CHOICE = ThetaChoice(thetas=(0.0, 0.2, 0.5), memory=math.inf, enough=0, every=1)
 _THETAS = Recipe(
     statistics=Mixture(1.0, Running(average="total")), gradient="detached", answer=(_CHOICE,)

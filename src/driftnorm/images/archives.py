@@ -20,8 +20,6 @@ from driftnorm.images.contents import (
 from driftnorm.images.stream import Inputs, Survey
 from driftnorm.images.tar_members import DAMAGE, damage_of, is_compressed, opened_tar, tar_members
 
-__all__ = ["Archive"]
-
 LARGEST_MEMBER = 1 << 30  # bytes; no picture is that large, and it would have to fit into memory
 LONGEST_LABEL = 1000  # bytes
 

@@ -22,8 +22,6 @@ from driftnorm.images.npy import NpyHeader, open_npy, read_header
 from driftnorm.images.npz import check_zip
 from driftnorm.images.stream import Inputs, Survey
 
-__all__ = ["ArrayFile"]
-
 _CHANNELS = (1, 3, 4)
 FEW = 8  # images that are checked first
 _LABELS = "labels"

@@ -16,8 +16,6 @@ from driftnorm._internal.progress import Report, no_report
 from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 
-__all__ = ["Problem", "check_folder", "listed"]
-
 _BLOCK = 1 << 20
 
 

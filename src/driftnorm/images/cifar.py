@@ -13,14 +13,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_choice
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.image_set import ImageSet, find_home
 from driftnorm.images.npz import load_npz
-
-__all__ = ["Split", "load_cifar10", "load_cifar100"]
 
 Split: TypeAlias = Literal["train", "test"]
 
@@ -138,6 +137,5 @@ def _cifar10_classes(home: Path) -> tuple[str, ...]:
 
 def checked_split(split: Split) -> Split:
     """The split, if it is one."""
-    if split not in ("train", "test"):
-        raise ValueError(f"`split` must be 'train' or 'test', got {split!r}.")
+    check_choice("split", split, ("train", "test"))
     return split

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.corruption import (
     SEVERITIES,
     array_file,
-    checked_severity,
     frost_note,
     part_file,
     shifted_name,
@@ -26,8 +26,6 @@ from driftnorm.images.image_set import ImageSet
 from driftnorm.images.npy import open_npy
 from driftnorm.images.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
-
-__all__ = ["check_cifar_c", "holds_cifar_c", "load_cifar_c"]
 
 _RELEASED_ROWS = 10_000
 _RELEASED_SHAPE = (32, 32, 3)
@@ -52,7 +50,7 @@ def load_cifar_c(
         DataError: A file has the wrong shape, type or length.
     """
     home = Path(folder)
-    severity = checked_severity(severity)
+    check_whole("severity", severity, 1, 5)
     labels = _read_labels(home)
     images = _read_block(home, corruption, severity, len(labels))
     clean, classes, frost = _origin(home, labels)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CIFAR10_CLASSES", "CIFAR100_CLASSES"]
-
 CIFAR10_CLASSES: tuple[str, ...] = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip

@@ -10,16 +10,6 @@ import numpy.typing as npt
 
 from driftnorm.errors import DataError
 
-__all__ = [
-    "PICTURE_SUFFIXES",
-    "Content",
-    "Raw",
-    "Segment",
-    "Unreadable",
-    "is_picture_name",
-    "no_pictures",
-]
-
 PICTURE_SUFFIXES = frozenset(
     (
         *(".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".pbm", ".pnm"),

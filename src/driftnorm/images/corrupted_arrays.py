@@ -20,8 +20,6 @@ from driftnorm.images.corruption import SEVERITIES, Corruption, array_file, part
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.npy import npy_bytes, open_npy
 
-__all__ = ["write_arrays"]
-
 _CHUNK = 1024  # images per task: short, so that the bar moves and all cores finish together
 
 
@@ -90,18 +88,22 @@ class ArrayDraft:
 
     @property
     def is_full(self) -> bool:
+        """Whether every image is there."""
         return self._left == 0
 
     def put(self, start: int, pixels: Pixels) -> None:
+        """Write images from this place on."""
         self._file.seek(self._start + start * self._row_bytes)
         self._file.write(np.ascontiguousarray(pixels).data)
         self._left -= len(pixels)
 
     def publish(self, target: Path) -> None:
+        """Close the file and move it into place."""
         self._file.close()
         os.replace(self._path, target)
 
     def close(self) -> None:
+        """Close the file; an unfinished one stays where it is."""
         self._file.close()
 
 

@@ -16,8 +16,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.corruption import Corruption
 from driftnorm.images.pictures import PictureSet, jpeg_bytes, read_cropped, unreadable_pictures
 
-__all__ = ["check_pictures", "write_pictures"]
-
 _SUFFIX = ".JPEG"
 _MOST_NAMED = 5
 

@@ -23,8 +23,6 @@ from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import WORK_FOLDER, claim_folder, describe, read_provenance
 from driftnorm.shifts import CORRUPTIONS, corrupt, frost_source
 
-__all__ = ["Generated", "generate"]
-
 _LOCK = ".driftnorm.lock"
 
 

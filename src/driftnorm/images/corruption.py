@@ -9,18 +9,7 @@ from typing import TypeVar
 
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.images.image_set import Images
-from driftnorm.shifts import Scale, corrupt, frost_source
-
-__all__ = [
-    "SEVERITIES",
-    "Corruption",
-    "array_file",
-    "checked_severity",
-    "corrupted",
-    "frost_note",
-    "part_file",
-    "shifted_name",
-]
+from driftnorm.shifts import corrupt, frost_source
 
 SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 
@@ -35,18 +24,11 @@ class Corruption:
     severity: int
     seed: int = 0
     frost: str | os.PathLike[str] | None = None
-    scale: Scale | None = None
 
     def apply(self, images: Pixels, indices: Integers | list[int]) -> Pixels:
         """Corrupt images that have these indices in their data set."""
         return corrupt(
-            images,
-            self.name,
-            self.severity,
-            indices=indices,
-            seed=self.seed,
-            scale=self.scale,
-            frost=self.frost,
+            images, self.name, self.severity, indices=indices, seed=self.seed, frost=self.frost
         )
 
 
@@ -56,7 +38,6 @@ def corrupted(
     severity: int,
     seed: int = 0,
     frost: str | os.PathLike[str] | None = None,
-    scale: Scale | None = None,
 ) -> ImagesT:
     """Corrupt clean images exactly as ``driftnorm corrupt`` does with this seed.
 
@@ -67,22 +48,14 @@ def corrupted(
         severity: 1 to 5.
         seed: Seed of the noise.
         frost: Source of frost's overlays; see `driftnorm.shifts.corrupt`.
-        scale: Which constants; see `driftnorm.shifts.corrupt`.
 
     Returns:
         The corrupted images with the same labels and indices, named as from a released file.
     """
-    shift = Corruption(corruption, severity, seed, frost, scale)
+    shift = Corruption(corruption, severity, seed, frost)
     name = shifted_name(data.name, corruption, severity)
     note = frost_note(corruption, frost_source(frost)) if corruption == "frost" else ""
     return data.changed(shift.apply, name, note)
-
-
-def checked_severity(severity: int) -> int:
-    """The severity, if it is valid."""
-    if not hasattr(severity, "__index__") or severity not in SEVERITIES:
-        raise ValueError(f"`severity` must be an integer from 1 to 5, got {severity!r}.")
-    return int(severity)
 
 
 def shifted_name(clean: str, corruption: str, severity: int) -> str:

@@ -17,8 +17,6 @@ from driftnorm.images.contents import Content, Pixels, Segment, Unreadable
 from driftnorm.images.pictures import cropped
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["decoded", "described"]
-
 # Pillow warns above this limit and refuses above twice as many. Refuse at the limit: at three bytes
 # per pixel, each thread may have to hold that much.
 PIXEL_LIMIT = 89_478_485

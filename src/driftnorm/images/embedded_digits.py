@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Digits", "load_digits", "split_digits"]
-
 
 class Digits(NamedTuple):
     """Images of shape ``(N, 1, 8, 8)`` in [0, 1], and labels 0 to 9."""

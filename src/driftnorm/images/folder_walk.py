@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from driftnorm.images.contents import Unreadable, is_picture_name
 
-__all__ = ["files_below"]
-
 Identity: TypeAlias = tuple[int, int]  # device and inode: the same folder under any name
 
 

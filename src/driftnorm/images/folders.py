@@ -11,8 +11,6 @@ from driftnorm.images.contents import Raw, Unreadable, no_pictures
 from driftnorm.images.folder_walk import files_below
 from driftnorm.images.stream import Inputs, Survey, last_change
 
-__all__ = ["Folder", "Listing", "changed_file"]
-
 
 class Folder(Inputs):
     """Every picture below a folder, sorted by path, except hidden ones.

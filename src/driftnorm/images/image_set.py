@@ -17,8 +17,6 @@ from driftnorm._internal.processes import end_if_stopped
 from driftnorm._internal.types import Integers, Pixels
 from driftnorm.errors import DataError
 
-__all__ = ["Change", "ImageSet", "Images", "count_up", "find_home", "spread_positions"]
-
 Change: TypeAlias = Callable[[Pixels, Integers], Pixels]
 """Takes images and their indices in the data set, returns images of the same size."""
 _CHUNK = 500  # images that are changed between two looks at whether to stop

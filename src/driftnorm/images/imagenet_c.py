@@ -12,14 +12,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import agreeing, counted
 from driftnorm.errors import DataError
 from driftnorm.images.contents import no_pictures
-from driftnorm.images.corruption import checked_severity, frost_note, shifted_name
+from driftnorm.images.corruption import frost_note, shifted_name
 from driftnorm.images.pictures import PictureSet, labelled_by_folder, picture_paths, read_stretched
 from driftnorm.images.provenance import read_provenance
-
-__all__ = ["holds_imagenet_c", "is_imagenet", "load_imagenet_c"]
 
 _CLEAN = "imagenet"
 WNID = re.compile(r"n\d{8}")
@@ -66,7 +65,8 @@ def load_imagenet_c(
         FileNotFoundError: The corruption, the severity or a listed picture is missing.
         DataError: Some of ImageNet's classes are missing, and ``classes`` is not given.
     """
-    home = _find(Path(folder), corruption, checked_severity(severity))
+    check_whole("severity", severity, 1, 5)
+    home = _find(Path(folder), corruption, severity)
     paths = picture_paths(home) if subset is None else _listed(Path(subset), home)
     made = read_provenance(Path(folder))
     if classes is not None:

@@ -13,8 +13,6 @@ from driftnorm.images.contents import is_picture_name
 from driftnorm.images.folders import Folder, Listing
 from driftnorm.images.stream import Inputs
 
-__all__ = ["open_inputs"]
-
 _ARRAYS = (".npy", ".npz")
 _ARCHIVES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
 

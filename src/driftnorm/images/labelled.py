@@ -21,8 +21,6 @@ from driftnorm.images.mnist import MNIST_FILES, MNIST_HOMES, load_mnist
 from driftnorm.images.npz import load_npz
 from driftnorm.images.pictures import PictureSet, load_pictures
 
-__all__ = ["load_arrays", "load_clean"]
-
 
 def load_clean(path: str | os.PathLike[str], split: Split = "test") -> ImageSet | PictureSet:
     """Load clean images from wherever they are.

@@ -22,8 +22,6 @@ from driftnorm.images.npy import open_npy
 from driftnorm.images.stream import Inputs
 from driftnorm.models._vision import import_timm
 
-__all__ = ["FOLDERS", "OWN", "PARENTS", "Labels", "open_labels"]
-
 FOLDERS, PARENTS, OWN = "folders", "parents", "own"
 UNKNOWN = -1
 SEVERITIES = 5  # blocks of the same labels in the layout of CIFAR-10-C
@@ -143,6 +141,8 @@ def _from_folders(
         why += f" (`--labels {other}` would fit)"
     elif _looks_like_wordnet(inputs, given) and len(classes) == IMAGENET_CLASSES:
         why += " (install timm, which knows the classes of such folders, or give `--classes`)"
+    elif [*classes] == [*map(str, range(len(classes)))]:
+        why += " (the network does not name its classes: give their names by `--classes`)"
     raise _unmatched(inputs, why)
 
 

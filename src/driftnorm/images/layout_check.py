@@ -17,8 +17,6 @@ from driftnorm.images.imagenet_c import holds_imagenet_c, is_imagenet, load_imag
 from driftnorm.images.provenance import WORK_FOLDER, read_provenance
 from driftnorm.shifts import CORRUPTIONS, EXTRA_CORRUPTIONS
 
-__all__ = ["check_cifar100", "check_imagenet_c"]
-
 _OF_EACH_CLASS = {"train": 500, "test": 100}
 _PICTURES = 50_000
 

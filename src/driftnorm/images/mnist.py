@@ -19,8 +19,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar import Split, checked_split
 from driftnorm.images.image_set import ImageSet, find_home
 
-__all__ = ["load_mnist"]
-
 MNIST_HOMES = ("", "data", "package/data", "MNIST/raw")
 MNIST_FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

@@ -17,8 +17,6 @@ from numpy.lib import format as npy_format
 from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 
-__all__ = ["NpyHeader", "npy_bytes", "open_npy", "read_header"]
-
 _HEADER_READERS = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,

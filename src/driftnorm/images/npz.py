@@ -13,8 +13,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from driftnorm.images.image_set import ImageSet
 
-__all__ = ["check_zip", "load_npz"]
-
 _KEYS = ("images", "labels", "classes")
 _KNOWN = {CIFAR10_CLASSES: "cifar-10", CIFAR100_CLASSES: "cifar-100"}
 

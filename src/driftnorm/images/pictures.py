@@ -25,17 +25,6 @@ from driftnorm.images.contents import Unreadable, no_pictures
 from driftnorm.images.folder_walk import files_below
 from driftnorm.images.image_set import Change, Images, ImageSet, check_labels, count_up
 
-__all__ = [
-    "PictureSet",
-    "jpeg_bytes",
-    "labelled_by_folder",
-    "load_pictures",
-    "open_picture",
-    "read_cropped",
-    "read_stretched",
-    "unreadable_pictures",
-]
-
 RESIZED_SIDE = 256
 CROPPED_SIDE = 224
 JPEG_QUALITY = 85

@@ -18,8 +18,6 @@ from driftnorm.images.image_set import ImageSet
 from driftnorm.images.pictures import CROPPED_SIDE, JPEG_QUALITY, RESIZED_SIDE, PictureSet
 from driftnorm.shifts import Scale, default_scale
 
-__all__ = ["FILE_NAME", "WORK_FOLDER", "Provenance", "claim_folder", "describe", "read_provenance"]
-
 FILE_NAME = "driftnorm.json"
 WORK_FOLDER = ".driftnorm-work"
 

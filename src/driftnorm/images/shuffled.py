@@ -8,11 +8,10 @@ from itertools import islice
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm.images.contents import Raw
 from driftnorm.images.folders import changed_file
 from driftnorm.images.stream import Inputs, Survey
-
-__all__ = ["Shuffled"]
 
 
 class Shuffled(Inputs):
@@ -29,8 +28,7 @@ class Shuffled(Inputs):
 
     def __init__(self, inputs: Inputs, seed: int = 0) -> None:
         super().__init__(inputs.path)
-        if seed < 0:
-            raise ValueError(f"`--shuffle` must be a seed of at least 0, got {seed}.")
+        check_whole("--shuffle", seed, 0)
         self._inputs, self._images, self.seed = inputs, inputs.by_position(), seed
         self.order = np.random.default_rng(seed).permutation(len(self._images)).tolist()
 

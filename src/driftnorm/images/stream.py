@@ -17,8 +17,6 @@ from driftnorm.images.contents import Content, Pixels, Raw, Unreadable
 from driftnorm.images.decoder import decoded, described
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["Inputs", "Item", "Survey", "in_batches", "last_change"]
-
 MOST_THREADS = 8
 TOGETHER = 8  # images per task: submitting a task costs as much as decoding a small image
 

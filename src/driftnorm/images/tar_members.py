@@ -17,8 +17,6 @@ from typing_extensions import Self
 from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 
-__all__ = ["DAMAGE", "damage_of", "is_compressed", "opened_tar", "tar_members"]
-
 DAMAGE = (tarfile.TarError, EOFError)
 """What a damaged archive raises while it is read."""
 # Drawings may be stored raw and compress very well; an archive that expands by more than this, to a

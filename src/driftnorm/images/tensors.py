@@ -12,8 +12,6 @@ from torch import Tensor
 from driftnorm.images.contents import Pixels
 from driftnorm.images.image_set import ImageSet
 
-__all__ = ["as_batch", "tensors", "unit"]
-
 
 def tensors(
     images: ImageSet, positions: slice | npt.NDArray[np.integer] = slice(None)

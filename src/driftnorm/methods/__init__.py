@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -143,6 +143,17 @@ def options_of(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(option for m in members_of(name) for option in m.options))
 
 
+def check_options(name: str, given: Iterable[str], further: Sequence[str] = ()) -> None:
+    """Refuse an option that neither the method or composition takes nor is one of the further."""
+    known = (*options_of(name), *further)
+    for option in given:
+        if option not in known:
+            raise TypeError(
+                f"{name!r} has no option `{option}`.{nearest(option, known)} "
+                f"It takes: {', '.join(known) or 'none'}."
+            )
+
+
 def members_of(name: str) -> list[Method]:
     """The methods in a name: several in a composition."""
     return [lookup(member) for member in re.split("[+@]", name)]
@@ -155,13 +166,7 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
     (RunningCentroids(reading='normalized', labels='linear'),)
     """
     options = dict(options or {})
-    known = options_of(name)
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        raise TypeError(
-            f"{name!r} has no option `{unknown[0]}`.{nearest(unknown[0], known)} "
-            f"It takes: {', '.join(known) or 'none'}."
-        )
+    check_options(name, options)
     first, *rest = re.split("([+@])", name)
     recipe = _member(first, options)
     for sign, member in zip(rest[::2], rest[1::2], strict=True):

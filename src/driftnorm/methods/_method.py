@@ -9,8 +9,6 @@ from typing import Any, get_type_hints
 
 from driftnorm.recipe import Optimising, Recipe
 
-__all__ = ["Method"]
-
 
 @dataclass(frozen=True)
 class Method:

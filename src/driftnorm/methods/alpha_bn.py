@@ -8,12 +8,11 @@ helps: target statistics help but do not fully fit the weights, as in networks f
 frozen BN. When it hurts: only the current batch counts, so small batches stay noisy.
 """
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.methods._method import Method
 from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Batch, Mixture
 from driftnorm.recipe import Recipe
-
-__all__ = ["METHOD", "alpha_bn"]
 
 
 def alpha_bn(
@@ -26,8 +25,7 @@ def alpha_bn(
         unbiased: Take the unbiased variance of the batch, as public ports do.
         only: The layers that take part.
     """
-    if not 0 <= target_weight <= 1:
-        raise ValueError(f"`target_weight` must be in [0, 1], got {target_weight}.")
+    check_number("target_weight", target_weight, least=0, most=1)
     statistics = Mixture(target_weight, Batch(unbiased))
     return Recipe(statistics=statistics, gradient="detached", only=only)
 

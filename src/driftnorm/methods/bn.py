@@ -17,8 +17,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Batch, Running
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "bn"]
-
 
 def bn(
     *,

@@ -14,8 +14,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Prior
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "bn_prior"]
-
 
 def bn_prior(
     *, strength: float = 16.0, unbiased: bool = False, only: Selector | None = None

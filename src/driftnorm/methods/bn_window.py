@@ -15,8 +15,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Window
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "SMALL_BATCH", "bn_window"]
-
 SMALL_BATCH = 16
 """Below this batch size, use steady or this method (docs/choosing.md, small batches)."""
 

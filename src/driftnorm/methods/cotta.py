@@ -20,8 +20,6 @@ from driftnorm.parts.teachers import By, Taught, Teacher
 from driftnorm.parts.updates import Descent, Restore
 from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
 
-__all__ = ["METHOD", "cotta"]
-
 
 def cotta(
     *,

@@ -18,8 +18,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.losses import Fisher
 from driftnorm.recipe import Optimising, Recipe
 
-__all__ = ["METHOD", "eata"]
-
 
 def eata(
     *,

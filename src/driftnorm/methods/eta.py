@@ -18,8 +18,6 @@ from driftnorm.parts.updates import Descent
 from driftnorm.parts.weights import Diverse, Reliable
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "eta"]
-
 
 def eta(
     *,

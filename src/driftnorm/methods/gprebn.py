@@ -28,8 +28,6 @@ from driftnorm.parts.statistics import Batch, Running, Source
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "gprebn"]
-
 
 def gprebn(
     *,

@@ -15,8 +15,6 @@ from driftnorm.parts.answers import Lame
 from driftnorm.parts.neighbours import Gated
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "lame"]
-
 
 def lame(
     *,

@@ -14,8 +14,6 @@ from driftnorm.parts.losses import PseudoLabel
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, Trainable, optimised
 
-__all__ = ["METHOD", "pl"]
-
 
 def pl(
     *,

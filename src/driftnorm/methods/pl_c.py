@@ -12,8 +12,6 @@ from functools import partial
 from driftnorm.methods._method import Method
 from driftnorm.methods.pl import pl
 
-__all__ = ["METHOD"]
-
 METHOD = Method(
     name="pl-c",
     build=partial(pl, trainable="classifier"),

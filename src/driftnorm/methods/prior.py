@@ -14,8 +14,6 @@ from driftnorm.parts.answers import PriorCorrection
 from driftnorm.parts.neighbours import Gated
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "prior"]
-
 
 def prior(*, multiply: bool = False, gated: bool = False) -> Recipe:
     """Correct the predictions of a batch by their mean.

@@ -16,8 +16,6 @@ from driftnorm.methods.eta import eta
 from driftnorm.parts.layers import Selector
 from driftnorm.recipe import Optimising, Recipe
 
-__all__ = ["METHOD", "rdumb"]
-
 
 def rdumb(
     *,

@@ -28,8 +28,6 @@ from driftnorm.parts.updates import Descent
 from driftnorm.parts.weights import Timely
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "rotta"]
-
 
 def rotta(
     *,

@@ -15,8 +15,6 @@ from driftnorm.methods._method import Method
 from driftnorm.parts.answers import RunningCentroids
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "rt3a"]
-
 
 def rt3a(
     *,

@@ -20,8 +20,6 @@ from driftnorm.parts.updates import Ascent, Descent
 from driftnorm.parts.weights import Reliable
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "sar"]
-
 
 def sar(
     *,

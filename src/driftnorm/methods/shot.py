@@ -16,8 +16,6 @@ from driftnorm.parts.losses import InformationMaximization
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "shot"]
-
 
 def shot(
     *,

@@ -11,8 +11,6 @@ from functools import partial
 from driftnorm.methods._method import Method
 from driftnorm.methods.shot import shot
 
-__all__ = ["METHOD"]
-
 METHOD = Method(
     name="shot-im",
     build=partial(shot, pseudo_label=0.0),

@@ -9,8 +9,6 @@ When it helps: the data have not drifted. When it hurts: they have.
 from driftnorm.methods._method import Method
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "source"]
-
 
 def source() -> Recipe:
     """The network as it was trained."""

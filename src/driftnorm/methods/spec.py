@@ -13,8 +13,6 @@ from driftnorm.methods import build, options_of
 from driftnorm.parts.layers import First, Last
 from driftnorm.recipe import Recipe
 
-__all__ = ["MethodSpec", "parse_method"]
-
 _PLACES = {"first": First, "last": Last}
 
 

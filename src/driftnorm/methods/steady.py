@@ -20,8 +20,6 @@ from driftnorm.parts.layers import Selector
 from driftnorm.parts.statistics import Window
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "steady"]
-
 
 def steady(
     *,

@@ -12,8 +12,6 @@ from driftnorm.methods._method import Method
 from driftnorm.parts.answers import T3A
 from driftnorm.recipe import Recipe
 
-__all__ = ["METHOD", "t3a"]
-
 
 def t3a(*, supports: int = 20) -> Recipe:
     """Support-based classifier on unchanged features.

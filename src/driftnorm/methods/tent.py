@@ -22,8 +22,6 @@ from driftnorm.parts.statistics import Batch, Source
 from driftnorm.parts.updates import Descent
 from driftnorm.recipe import Optimising, Recipe, optimised
 
-__all__ = ["METHOD", "tent"]
-
 
 def tent(
     *,

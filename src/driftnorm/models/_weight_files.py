@@ -20,6 +20,7 @@ import torch
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import check_regular
+from driftnorm._internal.messages import first_line
 from driftnorm.errors import CheckpointError
 
 Problem = Literal[
@@ -181,7 +182,7 @@ def _read_torch(file: Path, trust: bool) -> Any:
             "model's `state_dict()` where that code is, and load that.",
         ) from error
     except Exception as error:  # a damaged file can make the parser fail in any way
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         if re.search("EOF|end of file|truncated", reason, re.IGNORECASE):
             raise _truncated(file, reason) from error
         raise CheckpointError("damaged", f"{file} is a damaged torch file: {reason}.") from error

@@ -17,8 +17,6 @@ from driftnorm.models.checkpoint_files import (
 )
 from driftnorm.models.opened_model import Model
 
-__all__ = ["check_rebuilt", "save_adapted"]
-
 
 def check_rebuilt(model: Model) -> None:
     """Refuse a model of which a checkpoint could not say how to build it; nothing is written.

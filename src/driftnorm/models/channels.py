@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from driftnorm._internal.arguments import check_whole
 
-__all__ = ["example_images", "first_convolution", "set_in_channels"]
-
 
 def first_convolution(network: nn.Module) -> nn.Conv2d:
     """The convolution that takes the images: the first one in the order of definition."""
@@ -40,10 +38,10 @@ def set_in_channels(network: nn.Module, channels: int) -> None:
         convolution.in_channels = channels
 
 
-def example_images(network: nn.Module, size: int, number: int = 2) -> Tensor:
-    """Random images in [0, 1] of the kind that the network takes, the same for every call."""
+def example_images(network: nn.Module, size: int) -> Tensor:
+    """Two random images in [0, 1] of the kind that the network takes, the same for every call."""
     convolution = first_convolution(network)
     generator = torch.Generator().manual_seed(0)
-    shape = (number, convolution.in_channels, size, size)
+    shape = (2, convolution.in_channels, size, size)
     images = torch.rand(shape, generator=generator, device="cpu")
     return images.to(convolution.weight)

@@ -19,21 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_whole
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm.models.architectures import unknown_name
 from driftnorm.models.channels import first_convolution, set_in_channels
 from driftnorm.models.fusion import FusedBatchNorm, fused
 from driftnorm.models.weight_layouts import head_of
-
-__all__ = [
-    "ArmNetwork",
-    "Embedding",
-    "MtlHead",
-    "apply_variants",
-    "options_of",
-    "variant_of",
-    "with_mtl_head",
-]
 
 Embedding = Literal["mean", "noise"]
 
@@ -55,10 +45,7 @@ class MtlHead(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int, embedding: Embedding = "mean") -> None:
         super().__init__(in_features, out_features)
-        if embedding not in get_args(Embedding):
-            raise ValueError(
-                f"`embedding` must be one of {get_args(Embedding)}, got {embedding!r}."
-            )
+        check_choice("embedding", embedding, get_args(Embedding))
         self.embedding = embedding
         self.embedding_weight = nn.Parameter(torch.empty_like(self.weight))
         bound = 1 / math.sqrt(2 * in_features)  # as a layer of 2d inputs starts

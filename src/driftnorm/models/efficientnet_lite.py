@@ -11,8 +11,6 @@ from torch import nn
 from driftnorm._internal.optional import import_optional
 from driftnorm.models.normalized import Preprocessing
 
-__all__ = ["NAME", "PREPROCESSING", "lite0", "packaged_weights"]
-
 NAME = "efficientnet-lite0"
 PREPROCESSING = Preprocessing((0.5,) * 3, (0.5,) * 3, 224, "bicubic", 0.875)
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Footprint", "footprint"]
-
 # Input and output of a layer, those that a shortcut holds, and what kernels put aside. Measured on
 # six networks: three to eleven, and 19 for a DenseNet that adapts with several thetas, which is
 # more than is assumed here. Overestimating lowers the default batch size; underestimating can run

@@ -17,8 +17,6 @@ from torch.nn.utils import fuse_conv_bn_weights
 
 from driftnorm.models.channels import example_images
 
-__all__ = ["FusedBatchNorm", "fused"]
-
 PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 EXAMPLE_SIZE = 64

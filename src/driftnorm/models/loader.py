@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftnorm._internal.messages import first_line
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.models.architectures import MODELS
 from driftnorm.models.checkpoint_files import open_checkpoint
@@ -102,7 +103,7 @@ def load_published(
     try:
         return load(spec, mean=mean, std=std, pretrained=True)
     except Exception as error:  # each way of downloading fails in its own way
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise OSError(
             f"the weights that {family} publishes for {spec!r} could not be obtained ({reason}); "
             "give a file as `weights`."

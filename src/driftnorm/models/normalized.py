@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_whole
+from driftnorm._internal.arguments import check_choice, check_number, check_whole
 
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 # What is subtracted from, and divides, images in [0, 1]. A network that was trained on bytes
@@ -46,12 +46,9 @@ class Preprocessing:
         mean, std = checked_mean_std(self.mean, self.std)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "std", std)
-        check_whole("size", self.size, unit="pixels")
-        if self.interpolation not in INTERPOLATIONS:
-            names = ", ".join(INTERPOLATIONS)
-            raise ValueError(f"`interpolation` must be one of {names}; got {self.interpolation!r}.")
-        if not 0 < self.crop_ratio <= 1:
-            raise ValueError(f"`crop_ratio` must lie in (0, 1], got {self.crop_ratio}.")
+        check_whole("size", self.size)
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        check_number("crop_ratio", self.crop_ratio, most=1)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Preprocessing:

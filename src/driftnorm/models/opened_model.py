@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import check_regular
+from driftnorm._internal.messages import first_line
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
 from driftnorm.models._vision import import_timm, import_torchvision
@@ -29,8 +30,6 @@ from driftnorm.models.loader import Constants, constants_of, load, load_publishe
 from driftnorm.models.normalized import Normalized, Preprocessing, doubt_of_constants
 from driftnorm.models.sources import is_factory, resolve
 from driftnorm.models.weight_layouts import PathLike
-
-__all__ = ["Model", "check_weights", "open_model", "read_class_names"]
 
 _PUBLISHERS = ("timm", "torchvision")
 
@@ -357,7 +356,7 @@ def _count_outputs(network: nn.Module, height: int, width: int, model: str) -> i
             # Two, because a layer without statistics cannot measure the variance of one.
             answer = network(torch.full((2, 3, height, width), 0.5))
     except Exception as error:  # whatever a network of the user's raises
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ValueError(
             f"{model!r} does not take a batch of RGB images of {height} x {width} pixels: {reason}"
         ) from error

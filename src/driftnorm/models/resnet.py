@@ -31,6 +31,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_choice, check_whole
+
 # (channels in, width, stride) -> residual block
 BlockMaker = Callable[[int, int, int], nn.Module]
 
@@ -50,8 +52,7 @@ class BlurPool(nn.Module):
 
     def __init__(self, channels: int, filter_size: int, stride: int = 2) -> None:
         super().__init__()
-        if not 1 <= filter_size <= 7:
-            raise ValueError(f"`filter_size` must be from 1 to 7, got {filter_size}.")
+        check_whole("filter_size", filter_size, 1, 7)
         last = filter_size - 1
         taps = torch.tensor([float(math.comb(last, k)) for k in range(filter_size)])
         kernel = torch.outer(taps, taps) / taps.sum() ** 2
@@ -133,8 +134,7 @@ class Bottleneck(nn.Module):
         filter_size: int | None = None,
     ) -> None:
         super().__init__()
-        if stride_in not in STRIDE_PLACES:
-            raise ValueError(f"`stride_in` must be 'conv1' or 'conv2', got {stride_in!r}.")
+        check_choice("stride_in", stride_in, STRIDE_PLACES)
         dense = filter_size is not None
         channels_out = width * self.expansion
         self.conv1 = conv1x1(channels_in, width, 1 if dense or stride_in != "conv1" else stride)

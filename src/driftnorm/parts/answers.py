@@ -12,10 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm.parts.contract import Answer, Step, check_counts
 from driftnorm.parts.losses import softmax_entropy
-
-__all__ = ["T3A", "Centroids", "Lame", "PriorCorrection", "RunningCentroids"]
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -155,10 +154,8 @@ class RunningCentroids(Centroids):
     labels: Literal["linear", "centroids"] = "linear"
 
     def __post_init__(self) -> None:
-        if self.reading not in ("normalized", "literal"):
-            raise ValueError(f"`reading` must be 'normalized' or 'literal', got {self.reading!r}.")
-        if self.labels not in ("linear", "centroids"):
-            raise ValueError(f"`labels` must be 'linear' or 'centroids', got {self.labels!r}.")
+        check_choice("reading", self.reading, ("normalized", "literal"))
+        check_choice("labels", self.labels, ("linear", "centroids"))
 
     def start(self, weight: Tensor, bias: Tensor | None) -> Remembered:  # noqa: D102
         weight = weight.float()
@@ -214,10 +211,9 @@ class Lame(Answer):
     per_batch: ClassVar[str | None] = "LAME answers a batch as a whole, not one image"
 
     def __post_init__(self) -> None:
-        if self.k < 1 or self.rounds < 1:
-            raise ValueError("`k` and `rounds` must be at least 1.")
-        if self.kernel not in ("rbf", "knn"):
-            raise ValueError(f"`kernel` must be 'rbf' or 'knn', got {self.kernel!r}.")
+        check_whole("k", self.k)
+        check_whole("rounds", self.rounds)
+        check_choice("kernel", self.kernel, ("rbf", "knn"))
 
     def __call__(self, step: Step, logits: Tensor) -> Tensor:  # noqa: D102
         if logits.dim() != 2 or step.features.dim() != 2:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import Answer, Cost, Forward, Serving, Statistics, Step, Whole
 from driftnorm.parts.evidence import (
     Counted,
@@ -22,8 +23,6 @@ from driftnorm.parts.evidence import (
     spread_of,
 )
 from driftnorm.parts.statistics import Mixture, Window, counted_jumps, forgotten, of_theta
-
-__all__ = ["ThetaChoice", "mixed"]
 
 
 def mixed(theta: float | Literal["auto"], target: Statistics) -> Statistics:
@@ -82,15 +81,12 @@ class ThetaChoice(Answer):
                 f"{self.thetas}."
             )
         least_of = {"memory": 1, "enough": 0, "every": 1, "caution": 0, "order": 0}
+        least_of |= {"margin": 0, "temperature": 0}
         for name, least in least_of.items():
-            if not getattr(self, name) >= least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name), least=least, most=math.inf)
         if self.short and not self.short >= 1:
             raise ValueError(f"`short` must be at least 1 image, or 0, got {self.short}.")
-        if not 0 <= self.forget <= 1 or not min(self.margin, self.temperature) >= 0:
-            raise ValueError(
-                "`forget` must be a share in [0, 1]; `margin`, `temperature` at least 0."
-            )
+        check_number("forget", self.forget, least=0, most=1)
 
     @property
     def starts_from(self) -> Literal["pass"]:  # noqa: D102

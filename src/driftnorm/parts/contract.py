@@ -24,36 +24,6 @@ from torch import Tensor
 
 from driftnorm.functional import Moments, batch_moments, instance_moments
 
-__all__ = [
-    "SHARED",
-    "SHOWN",
-    "THETA",
-    "Answer",
-    "Cost",
-    "Forward",
-    "Lesson",
-    "Loss",
-    "Measured",
-    "Memory",
-    "Mode",
-    "NoStep",
-    "Part",
-    "Review",
-    "Serving",
-    "Signal",
-    "Statistics",
-    "Step",
-    "Tree",
-    "Update",
-    "Values",
-    "Verdict",
-    "Weight",
-    "Whole",
-    "check_counts",
-    "check_shares",
-    "parts_in",
-]
-
 Tree: TypeAlias = "Tensor | bool | int | float | dict[str, Tree] | tuple[Tree, ...]"
 Values: TypeAlias = Mapping[str, Tensor]
 """Parameters by name."""

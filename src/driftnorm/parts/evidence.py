@@ -14,8 +14,6 @@ from driftnorm.parts.contract import check_counts, check_shares
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.neighbours import neighbour_sums
 
-__all__ = ["Counted", "coherence", "counted", "information", "is_ordered", "judge", "spread_of"]
-
 Counted: TypeAlias = Mapping[str, Any]
 """Sums over recent images, the latest counting most; ``{}`` before the first."""
 

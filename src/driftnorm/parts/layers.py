@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-__all__ = ["First", "Last", "Selector", "leaves_out", "needs_forward_order", "select"]
+from driftnorm._internal.arguments import check_number
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class First:
     fraction: float
 
     def __post_init__(self) -> None:
-        _check_fraction(self.fraction)
+        check_number("fraction", self.fraction, least=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Last:
     fraction: float
 
     def __post_init__(self) -> None:
-        _check_fraction(self.fraction)
+        check_number("fraction", self.fraction, least=0, most=1)
 
 
 # A glob pattern on the dotted name, several of them, a position, or a predicate on the dotted name.
@@ -86,8 +86,3 @@ def select(selector: Selector | None, order: Sequence[str]) -> set[str]:
 def _share(fraction: float, order: Sequence[str]) -> int:
     """Rounded down, with room for rounding errors: 5 / 77 * 77 is a little less than 5."""
     return math.floor(fraction * len(order) + 1e-9)
-
-
-def _check_fraction(fraction: float) -> None:
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"`fraction` must be in [0, 1], got {fraction}.")

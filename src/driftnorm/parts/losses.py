@@ -7,7 +7,6 @@ to learn from this batch, and then no step is taken.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,23 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.functional import statistics_dtype
 from driftnorm.parts.contract import Loss, Signal, Step, Tree, Weight, check_counts
-
-__all__ = [
-    "CrossEntropy",
-    "Entropy",
-    "Fisher",
-    "Function",
-    "InformationMaximization",
-    "LogitLoss",
-    "PseudoLabel",
-    "Sum",
-    "Weighted",
-    "confident_cross_entropy",
-    "marginal_entropy",
-    "softmax_entropy",
-]
 
 
 def softmax_entropy(logits: Tensor) -> Tensor:
@@ -99,7 +84,7 @@ class PseudoLabel(LogitLoss):
     threshold: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        check_number("threshold", self.threshold, least=0, below=1)
 
     def of(self, logits: Tensor) -> Tensor | None:  # noqa: D102
         return confident_cross_entropy(logits, self.threshold)
@@ -116,9 +101,8 @@ class InformationMaximization(LogitLoss):
     threshold: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
-        if not 0 <= self.pseudo_label < float("inf"):
-            raise ValueError(f"`pseudo_label` is a weight >= 0, got {self.pseudo_label}.")
+        check_number("threshold", self.threshold, least=0, below=1)
+        check_number("pseudo_label", self.pseudo_label, least=0)
 
     def of(self, logits: Tensor) -> Tensor:  # noqa: D102
         # 1e-5 inside the logarithm is part of the published loss.
@@ -166,8 +150,7 @@ class Weighted(Loss):
     per: Literal["kept", "batch"] = "kept"
 
     def __post_init__(self) -> None:
-        if self.per not in ("kept", "batch"):
-            raise ValueError(f"`per` must be 'kept' or 'batch', got {self.per!r}.")
+        check_choice("per", self.per, ("kept", "batch"))
         if not self.weights or not all(isinstance(w, Weight) for w in self.weights):
             raise TypeError(f"`weights` must be Weight parts, at least one, got {self.weights!r}.")
 
@@ -224,8 +207,7 @@ class Fisher(Loss):
     penalty: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < math.inf:
-            raise ValueError(f"`strength` is a weight >= 0, got {self.strength}.")
+        check_number("strength", self.strength, least=0)
 
     def __call__(self, step: Step) -> Tensor | None:  # noqa: D102
         known: Mapping[str, Any] | None = step.fitted(self)
@@ -254,8 +236,3 @@ class Fisher(Loss):
     def judge(self, memory: Mapping[str, Any]) -> None:
         """Squares are never negative."""
         check_counts(memory.get("fisher", {}), memory.get("fisher", {}))
-
-
-def _check_threshold(threshold: float) -> None:
-    if not 0 <= threshold < 1:
-        raise ValueError(f"`threshold` is a probability in [0, 1), got {threshold}.")

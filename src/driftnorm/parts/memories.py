@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm.parts.contract import Cost, Lesson, Memory, Step
 from driftnorm.parts.losses import softmax_entropy
 from driftnorm.parts.teachers import View
-
-__all__ = ["Bank", "Kept", "TimelyUncertain"]
 
 
 @dataclass
@@ -49,9 +48,7 @@ class Bank(Memory):
 
     def __post_init__(self) -> None:
         for name in ("size", "every"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"`{name}` must be a whole number >= 1, got {value!r}.")
+            check_whole(name, getattr(self, name))
 
     @property
     def cost(self) -> Cost:  # noqa: D102

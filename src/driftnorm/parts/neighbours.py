@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -10,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.answers import Lame
 from driftnorm.parts.contract import Answer, Signal, Step, check_counts, check_shares
-
-__all__ = ["Gated", "LabelOrder", "likeness", "neighbour_sums"]
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -62,8 +62,7 @@ class LabelOrder(Signal):
 
     def __post_init__(self) -> None:
         for name, least in (("memory", 1), ("enough", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name), least=least, most=math.inf)
 
     def __call__(self, step: Step) -> float:  # noqa: D102
         known = step[self]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import Review, Step, Verdict
-
-__all__ = ["LossFloor"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +22,8 @@ class LossFloor(Review):
     decay: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise ValueError(f"`share` is a share of ln K in (0, 1), got {self.share}.")
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"`decay` must be in [0, 1), got {self.decay}.")
+        check_number("share", self.share, below=1)
+        check_number("decay", self.decay, least=0, below=1)
 
     def __call__(self, step: Step) -> Verdict | None:  # noqa: D102
         if step.loss is None:

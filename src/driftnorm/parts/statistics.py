@@ -19,21 +19,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.functional import Moments
 from driftnorm.parts.contract import SHARED, THETA, Measured, Statistics, check_counts
-
-__all__ = [
-    "Batch",
-    "Mixture",
-    "Prior",
-    "Running",
-    "Source",
-    "Window",
-    "counted_jumps",
-    "forgotten",
-    "of_theta",
-    "tracked_moments",
-]
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -199,9 +187,9 @@ class Running(_Tracking):
                 f"`momentum` must be in (0, 1], or None to average all batches equally, "
                 f"got {self.momentum}."
             )
-        _one_of("start", self.start, ("batch", "source"))
-        _one_of("update", self.update, ("before", "after"))
-        _one_of("average", self.average, ("var", "std", "total"))
+        check_choice("start", self.start, ("batch", "source"))
+        check_choice("update", self.update, ("before", "after"))
+        check_choice("average", self.average, ("var", "std", "total"))
         if self.start == "source" and self.momentum is None:
             raise ValueError(
                 "`start='source'` needs a `momentum`: the first batch of a cumulative average "
@@ -332,10 +320,7 @@ class Prior(_Tracking):
     unbiased: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < float("inf"):
-            raise ValueError(
-                f"`strength` is a number of samples, finite and >= 0, got {self.strength}."
-            )
+        check_number("strength", self.strength, least=0)
 
     @property
     def uses_source(self) -> bool:  # noqa: D102
@@ -388,13 +373,10 @@ class Window(Statistics):
     forget: float = 0.01
 
     def __post_init__(self) -> None:
-        if not isinstance(self.theta, int | float) or not 0 <= self.theta <= 1:
-            raise ValueError(f"`theta` must be in [0, 1], got {self.theta!r}.")
-        for name, least in (("size", 1), ("prior", 0), ("jump", 0), ("reach", 1), ("forget", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
-        if self.forget > 1:
-            raise ValueError(f"`forget` is a share in [0, 1], got {self.forget}.")
+        for name in ("theta", "forget"):
+            check_number(name, getattr(self, name), least=0, most=1)
+        for name, least in (("size", 1), ("prior", 0), ("jump", 0), ("reach", 1)):
+            check_number(name, getattr(self, name), least=least, most=math.inf)
 
     @property
     def uses_source(self) -> bool:  # noqa: D102
@@ -490,8 +472,3 @@ def _unbiased(batch: Moments) -> Moments:
     if batch.values < 2:
         raise ValueError("an unbiased variance needs at least 2 values per channel.")
     return batch._replace(var=batch.var * (batch.values / (batch.values - 1)))
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}.")

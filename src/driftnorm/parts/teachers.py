@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm.parts.contract import (
     Answer,
     Cost,
@@ -22,8 +23,6 @@ from driftnorm.parts.contract import (
     Values,
     Whole,
 )
-
-__all__ = ["By", "SourceLogits", "Taught", "Teacher", "View"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class Teacher(Update):
     own_statistics: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.decay <= 1:
-            raise ValueError(f"`decay` must be in [0, 1], got {self.decay}.")
+        check_number("decay", self.decay, least=0, most=1)
 
     def values(self, step: Step) -> Values:
         """The teacher's parameters: the source's at first."""
@@ -135,10 +133,8 @@ class Taught(Signal):
     view: View = View()
 
     def __post_init__(self) -> None:
-        if self.views < 0:
-            raise ValueError(f"`views` must be >= 0, got {self.views}.")
-        if not 0 <= self.confidence <= 1:
-            raise ValueError(f"`confidence` must be in [0, 1], got {self.confidence}.")
+        check_whole("views", self.views, 0)
+        check_number("confidence", self.confidence, least=0, most=1)
 
     @property
     def cost(self) -> Cost:  # noqa: D102

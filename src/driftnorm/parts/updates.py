@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -10,18 +9,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import SHOWN, Cost, Step, Update, Values, check_counts
-
-__all__ = [
-    "OPTIMIZERS",
-    "Anchor",
-    "Ascent",
-    "Cap",
-    "Descent",
-    "Leash",
-    "OptimizerChoice",
-    "Restore",
-]
 
 OptimizerBuilder: TypeAlias = Callable[
     [Iterable[nn.Parameter], float, float], torch.optim.Optimizer
@@ -61,9 +50,7 @@ class Descent(Update):
                 f"got {self.optimizer!r}."
             )
         for name in ("lr", "weight_decay"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"`{name}` must be a finite number >= 0, got {value!r}.")
+            check_number(name, getattr(self, name), least=0)
 
     def __call__(self, step: Step, values: Values) -> Values:  # noqa: D102
         gradient = step.gradient(values)
@@ -125,8 +112,7 @@ class Ascent(Update):
     radius: float = 0.05
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < math.inf:
-            raise ValueError(f"`radius` must be a finite number > 0, got {self.radius}.")
+        check_number("radius", self.radius)
 
     @property
     def cost(self) -> Cost:  # noqa: D102
@@ -224,8 +210,7 @@ class Restore(Update):
     probability: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"`probability` must be in [0, 1], got {self.probability}.")
+        check_number("probability", self.probability, least=0, most=1)
 
     def __call__(self, step: Step, values: Values) -> Values:  # noqa: D102
         draw = step.random(self)
@@ -237,10 +222,8 @@ class Restore(Update):
 
 
 def _check_share(share: float, images: int) -> None:
-    if not 0 < share < math.inf:
-        raise ValueError(f"`share` must be a finite number > 0, got {share!r}.")
-    if images < 1:
-        raise ValueError(f"`images` must be at least 1, got {images!r}.")
+    check_number("share", share)
+    check_number("images", images, least=1)
 
 
 def bounded(chain: tuple[Update, ...], **bounds: float | None) -> tuple[Update, ...]:

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.parts.contract import Step, Weight, Whole
 from driftnorm.parts.losses import softmax_entropy
-
-__all__ = ["Diverse", "Reliable", "Timely"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ class Reliable(Weight):
     weigh: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.margin <= 1:
-            raise ValueError(f"`margin` is a share of ln K in (0, 1], got {self.margin}.")
+        check_number("margin", self.margin, most=1)
 
     def __call__(self, step: Step, weights: Tensor) -> Tensor:  # noqa: D102
         entropy = softmax_entropy(step.logits.detach())
@@ -55,10 +53,8 @@ class Diverse(Weight):
     decay: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0 < self.similarity <= 1:
-            raise ValueError(f"`similarity` is a cosine in (0, 1], got {self.similarity}.")
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"`decay` must be in [0, 1), got {self.decay}.")
+        check_number("similarity", self.similarity, most=1)
+        check_number("decay", self.decay, least=0, below=1)
 
     def __call__(self, step: Step, weights: Tensor) -> Tensor:  # noqa: D102
         p = F.softmax(step.logits.detach(), dim=1)
@@ -86,8 +82,7 @@ class Timely(Weight):
     span: float = 64.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.span < math.inf:
-            raise ValueError(f"`span` must be a number of images > 0, got {self.span}.")
+        check_number("span", self.span)
 
     def check(self, recipe: Whole) -> None:  # noqa: D102
         if recipe.memory is None:

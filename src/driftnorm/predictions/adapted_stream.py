@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import agreeing, counted
 from driftnorm._internal.files import exclusive, write_atomically
-from driftnorm._internal.warning_texts import warnings_to
+from driftnorm._internal.messages import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.batch_scores import BatchScores
@@ -34,8 +35,6 @@ from driftnorm.predictions.answers_file import (
 from driftnorm.predictions.comparison import COMPARED_IMAGES
 from driftnorm.predictions.saved_run import RunState, read_state, save_state
 from driftnorm.predictions.summary import summarized
-
-__all__ = ["Began", "Event", "Note", "Outcome", "Plan", "Snapshot", "adapt_stream", "batch_size_of"]
 
 # Of work that a kill may cost: two seconds, or more where writing a state takes long, so that
 # saving takes at most one part in 400 of the time.
@@ -72,8 +71,8 @@ class Plan:
         if self.out.suffix.lower() != ".csv":
             raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
         for flag, value in (("--batch-size", self.batch_size), ("--every", self.every)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{flag}` must be at least 1, got {value}.")
+            if value is not None:
+                check_whole(flag, value)
 
     @property
     def folder(self) -> Path:

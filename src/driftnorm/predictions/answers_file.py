@@ -17,18 +17,6 @@ from driftnorm.bench.batch_scores import BatchScores
 from driftnorm.bench.metrics import BINS, bin_of
 from driftnorm.errors import DataError
 
-__all__ = [
-    "COLUMNS",
-    "Answer",
-    "Course",
-    "PredictionsFile",
-    "Tally",
-    "copy_in_order",
-    "empty_bins",
-    "place_in_bin",
-    "read_answers",
-]
-
 COLUMNS = ("name", "class_index", "class_name", "confidence", "entropy", "error")
 MOST_POINTS = 1000
 MOST_QUOTED = 20

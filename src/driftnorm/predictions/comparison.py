@@ -14,8 +14,6 @@ from driftnorm.diagnosis.advice import TELLS_LESS, TELLS_MORE
 from driftnorm.images import Item
 from driftnorm.predictions.answers_file import Answer, empty_bins, place_in_bin
 
-__all__ = ["COMPARED_IMAGES", "Comparison"]
-
 # Without labels: every batch until this many images are compared, so that a short run is judged by
 # more than one batch. The guard asks about as many in the first three.
 # Then until one image in 200 is: those that the guard asks about anyway count, so that this asks

@@ -8,8 +8,6 @@ from typing import Any
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 
-__all__ = ["MEASURE", "DriftCourse", "drift_record"]
-
 MOST_POINTS = 20
 MEASURE = (
     "Distance of the statistics that the adapter tracks (averages over the stream so far, each "

@@ -23,8 +23,6 @@ from driftnorm.predictions.answers_file import Tally
 from driftnorm.predictions.comparison import Comparison
 from driftnorm.predictions.drift_log import DriftCourse
 
-__all__ = ["RunState", "load_adapter", "read_state", "save_adapter", "save_state"]
-
 FACTS = "run.facts"
 
 

@@ -13,8 +13,6 @@ from driftnorm.predictions.comparison import Comparison
 from driftnorm.predictions.drift_log import drift_record
 from driftnorm.predictions.saved_run import RunState
 
-__all__ = ["summarized"]
-
 
 def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> dict[str, Any]:
     """The record of a run, fit for JSON; `driftnorm.views.report.run_record` says what it means."""

@@ -9,7 +9,7 @@ from typing import SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm._internal.types import Pixels
 from driftnorm.shifts._common import Chunk, Draws
 from driftnorm.shifts.constants import SCALES, Scale
@@ -55,13 +55,13 @@ def corrupt(
         FileNotFoundError: For ``frost`` without its pictures.
     """
     _check_images(images)
-    shift = SHIFTS[_checked_name(name)]
+    check_choice("name", name, SHIFTS)
+    shift = SHIFTS[name]
     severity = _checked_integer(severity, "severity", 1, 5)
     seed = _checked_integer(seed, "seed", 0, 2**64 - 1)
     positions = _checked_indices(indices, len(images))
     scale = default_scale(*images.shape[1:3]) if scale is None else scale
-    if scale not in SCALES:
-        raise ValueError(f"`scale` must be one of {', '.join(SCALES)}, got {scale!r}.")
+    check_choice("scale", scale, SCALES)
     constants = shift.constants[scale][severity - 1]
     corrupted = np.empty(images.shape, dtype=np.uint8)
     size = max(1, _CHUNK_PIXELS // (images.shape[1] * images.shape[2]))
@@ -99,13 +99,6 @@ def _check_images(images: Pixels) -> None:
             f"`images` must be at least {_SMALLEST_SIDE} x {_SMALLEST_SIDE} pixels, "
             f"got {images.shape[1]} x {images.shape[2]}."
         )
-
-
-def _checked_name(name: str) -> str:
-    if name in SHIFTS:
-        return name
-    hint = nearest(str(name), SHIFTS) or f" Choose one of {', '.join(SHIFTS)}."
-    raise ValueError(f"`name` must be a corruption, got {name!r}.{hint}")
 
 
 def _checked_integer(value: SupportsIndex, argument: str, low: int, high: int) -> int:

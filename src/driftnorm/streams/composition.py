@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.names import nearest
 from driftnorm._internal.options import Options, options_text, read_joined
@@ -25,11 +26,9 @@ from driftnorm.streams.courses import (
     Steady,
 )
 from driftnorm.streams.dirichlet import BalancedDirichlet, SlottedDirichlet
-from driftnorm.streams.kind import Domain, Kind, check_whole
+from driftnorm.streams.kind import Domain, Kind
 from driftnorm.streams.orders import LabelShift, LongTail, Order, Sorted
 from driftnorm.streams.positions import Positions
-
-__all__ = ["COURSES", "ORDERS", "STREAMS", "Stream", "parse_stream"]
 
 AnyKind = TypeVar("AnyKind", bound=Kind)
 

@@ -7,19 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.names import nearest
-from driftnorm.streams.kind import Domain, Kind, check_whole
-
-__all__ = [
-    "Continual",
-    "Course",
-    "Gradual",
-    "Mixed",
-    "Probes",
-    "Recurring",
-    "Segment",
-    "Steady",
-]
+from driftnorm.streams.kind import Domain, Kind
 
 
 class Segment(NamedTuple):
@@ -47,7 +37,7 @@ class Course(Kind, ABC):
 
     def __post_init__(self) -> None:
         if self.part != "all":
-            check_whole("part", self.part, 1)
+            check_whole("part", self.part)
 
     @abstractmethod
     def segments(self, domains: Sequence[Domain]) -> list[Segment]:
@@ -175,7 +165,7 @@ class Recurring(Course):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("rounds", self.rounds, 1)
+        check_whole("rounds", self.rounds)
 
     def segments(self, domains: Sequence[Domain]) -> list[Segment]:
         """The continual stream, repeated."""

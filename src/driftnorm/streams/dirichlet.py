@@ -12,12 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Doubles, Integers
-from driftnorm.streams.kind import check_number, check_whole
 from driftnorm.streams.orders import Order
-
-__all__ = ["BalancedDirichlet", "SlottedDirichlet"]
 
 TRIES = 1000
 
@@ -41,7 +39,7 @@ class BalancedDirichlet(Order):
     shortest: int = 10
 
     def __post_init__(self) -> None:
-        check_number("concentration", self.concentration, 0)
+        check_number("concentration", self.concentration)
         check_whole("shortest", self.shortest, 0)
 
     def arranged(self, labels: Integers, generator: np.random.Generator) -> Integers:
@@ -88,8 +86,8 @@ class SlottedDirichlet(Order):
     slots: int = 100
 
     def __post_init__(self) -> None:
-        check_number("concentration", self.concentration, 0)
-        check_whole("slots", self.slots, 1)
+        check_number("concentration", self.concentration)
+        check_whole("slots", self.slots)
 
     def arranged(self, labels: Integers, generator: np.random.Generator) -> Integers:
         """Slot by slot."""

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_number
 from driftnorm._internal.types import Integers
-from driftnorm.streams.kind import Kind, check_number
-
-__all__ = ["LabelShift", "LongTail", "Order", "Sorted"]
+from driftnorm.streams.kind import Kind
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,7 @@ class LabelShift(Order):
     ratio: float = 500.0
 
     def __post_init__(self) -> None:
-        check_number("ratio", self.ratio, 0)
-        if self.ratio < 1:
-            raise ValueError(f"`ratio` must be at least 1, which is no shift, got {self.ratio!r}.")
+        check_number("ratio", self.ratio, least=1)
 
     def arranged(self, labels: Integers, generator: np.random.Generator) -> Integers:
         """Draws of a class for each position, and of one of its images."""
@@ -93,7 +90,7 @@ class LongTail(Order):
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        check_number("share", self.share, 0, 1)
+        check_number("share", self.share, most=1)
 
     def arranged(self, labels: Integers, generator: np.random.Generator) -> Integers:
         """The first images of each class, in the order in which they were."""

@@ -15,8 +15,6 @@ from driftnorm.errors import DataError
 from driftnorm.streams.kind import Domain
 from driftnorm.streams.timeline import Timeline, shares_in_windows, window_starts
 
-__all__ = ["Positions", "load_positions"]
-
 ARRAYS = ("image", "label", "domain", "segment", "visit")
 
 

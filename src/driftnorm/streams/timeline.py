@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Doubles, Integers
-from driftnorm.streams.kind import check_whole
-
-__all__ = ["Timeline", "mean_run", "order_index", "shares_in_windows", "window_of", "window_starts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +36,7 @@ def window_starts(count: int, window: int) -> Integers:
     >>> window_starts(10, 4), window_starts(9, 4), window_starts(3, 4)
     (array([0, 4, 8]), array([0, 4]), array([0]))
     """
-    check_whole("window", window, 1)
+    check_whole("window", window)
     starts = np.arange(0, count, window, dtype=np.int64)
     return starts[:-1] if len(starts) > 1 and 2 * (count - starts[-1]) < window else starts
 

@@ -17,8 +17,6 @@ from torch import Tensor
 
 from driftnorm._internal.arguments import check_whole
 
-__all__ = ["Batch", "ShuffledBatches", "random_numbers"]
-
 PURPOSES = {
     "order": 0,
     "augmentation": 1,

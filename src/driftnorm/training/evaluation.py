@@ -11,8 +11,6 @@ from torch import nn
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.tensors import tensors, unit
 
-__all__ = ["clean_accuracy", "fingerprint"]
-
 # Small enough for the C library to reuse the memory of activations: pieces of more than 32 MB go
 # back to the system each time, and clearing new ones then takes a large part of the time.
 TEST_BATCH = 200

@@ -38,8 +38,6 @@ from driftnorm.training.optimization import Optimization, descend
 from driftnorm.training.start import Start, file_hash, starting_point
 from driftnorm.training.training_run import Limits, Saved, TrainingRun, Work, facts_of_run, run_in
 
-__all__ = ["FineTuning", "FrozenStatistics"]
-
 CHECKPOINT_SECONDS = 20.0
 
 

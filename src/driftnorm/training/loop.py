@@ -18,23 +18,11 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
-from driftnorm._internal.arguments import check_whole
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm._internal.interrupts import stop_requests
 from driftnorm.errors import TrainingError
 from driftnorm.training.batches import random_numbers
 from driftnorm.training.schedule import Schedule, constant
-
-__all__ = [
-    "Hooks",
-    "Keeper",
-    "LoopSettings",
-    "Progress",
-    "Source",
-    "StepFunction",
-    "Stop",
-    "TrainState",
-    "train",
-]
 
 Stop = Literal["finished", "budget", "interrupted"]
 
@@ -147,8 +135,8 @@ class LoopSettings:
     def __post_init__(self) -> None:
         for name in ("budget_seconds", "checkpoint_seconds", "record_every"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"`{name}` must be positive, got {value}.")
+            if value is not None:
+                check_number(name, value, most=math.inf)
 
     def records(self, step: int) -> bool:
         """Whether a record follows the step, counted from 1."""

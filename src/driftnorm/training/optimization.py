@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.training.augmentation.catalog import TrainingRecipe
 from driftnorm.training.batches import Batch
 from driftnorm.training.loop import StepFunction, TrainState
 from driftnorm.training.schedule import Schedule, cosine
-
-__all__ = ["FULL", "SHORT", "Optimization", "descend"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +42,9 @@ class Optimization:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "batch_size", "epochs"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name))
         for name in ("momentum", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must not be negative, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name), least=0)
         if not 0 <= self.final_rate <= self.learning_rate:
             raise ValueError(
                 f"`final_rate` must be from 0 to the learning rate {self.learning_rate}, "

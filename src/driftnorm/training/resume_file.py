@@ -21,8 +21,6 @@ from driftnorm.errors import CheckpointError, TrainingError
 from driftnorm.models._weight_files import read_any
 from driftnorm.training.loop import Progress, TrainState
 
-__all__ = ["ResumeFile", "check_identity"]
-
 FORMAT = 1
 KEYS = frozenset({"format", "identity", "progress", "module", "optimizers"})
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.tensors import tensors
 from driftnorm.models import save_checkpoint
@@ -37,8 +38,6 @@ from driftnorm.training.training_run import (
     facts_of_run,
     run_in,
 )
-
-__all__ = ["RobustTraining"]
 
 MODEL_FILE = "model.safetensors"
 RESUME_FILE = "resume.pt"
@@ -73,8 +72,8 @@ class RobustTraining:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"`minutes` must be positive, got {self.minutes}.")
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, most=math.inf)
 
     def run(
         self,

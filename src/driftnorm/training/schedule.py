@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from driftnorm._internal.arguments import check_number
+
 if TYPE_CHECKING:
     from driftnorm.training.loop import BatchT, Source, StepFunction, TrainState
-
-__all__ = ["Schedule", "constant", "cosine", "seconds_a_step", "steps_within"]
 
 Schedule = Callable[[float], float]  # part of the run that is done -> factor of the learning rate
 
@@ -28,8 +28,7 @@ def constant(done: float) -> float:
 
 def cosine(floor: float = 0.0) -> Schedule:
     """Half a cosine from 1 down to `floor` (Loshchilov and Hutter, SGDR, ICLR 2017)."""
-    if not 0 <= floor <= 1:
-        raise ValueError(f"`floor` must lie in [0, 1], got {floor}.")
+    check_number("floor", floor, least=0, most=1)
     return lambda done: floor + (1 - floor) * (1 + math.cos(math.pi * done)) / 2
 
 

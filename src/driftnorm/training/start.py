@@ -15,8 +15,6 @@ from driftnorm.errors import CheckpointError
 from driftnorm.images.image_set import ImageSet
 from driftnorm.models import Normalized, Preprocessing, load, open_checkpoint
 
-__all__ = ["Start", "file_hash", "starting_point"]
-
 DECIMALS = 6  # of the normalisation constants, which a model holds in single precision
 
 

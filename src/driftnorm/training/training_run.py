@@ -29,8 +29,6 @@ from driftnorm.training.loop import (
 )
 from driftnorm.training.resume_file import ResumeFile, check_identity
 
-__all__ = ["Limits", "Outcome", "Saved", "TrainingRun", "Work", "facts_of_run", "run_in"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:

@@ -20,8 +20,6 @@ from driftnorm.views.compare import (
 from driftnorm.views.paper import SETTINGS, beside_paper, difference, severity_5_note
 from driftnorm.views.table import Column, Table
 
-__all__ = ["ABLATION", "HALF_TARGET", "INTRO", "ablation_table", "half_table", "intro_table"]
-
 
 class Setting(NamedTuple):
     """A line of a table: the method's word, what the paper calls it, what the paper measured."""

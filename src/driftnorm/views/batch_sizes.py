@@ -9,8 +9,6 @@ from driftnorm.bench.rows import Row
 from driftnorm.views.compare import check_same, mean_error, methods_of, note_of
 from driftnorm.views.table import Column, Table
 
-__all__ = ["batch_size_table", "errors_by_batch_size"]
-
 
 def errors_by_batch_size(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
     """Mean error in % of each method at each batch size it was measured with, sizes ascending.

@@ -23,6 +23,7 @@ from driftnorm.views.compare import (
     change_of_error,
     change_text,
     check_protocol,
+    check_some,
     check_streams,
     data_set,
     note_of,
@@ -48,8 +49,6 @@ from driftnorm.views.domain_rows import note_of as domain_note
 from driftnorm.views.paper import ABLATION, ADAPTED, FINE_TUNED_DOMAINS, MEAN, SETS, SETTINGS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["NOT_MEASURED", "claims_table", "domains_claims_table"]
-
 Line = tuple[str | float | None, ...]
 NOT_MEASURED = "not measured"
 # The verdict comes early: the end of a wide table is out of sight.
@@ -60,8 +59,7 @@ _HEADS = (Column("claim"), Column("verdict", align="left"), Column("difference, 
 
 def claims_table(rows: Sequence[Row]) -> Table:
     """Claims about errors, each on the corrupted streams that both of its settings ran on."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
+    check_some(rows)
     if len({row.network for row in rows}) > 1 or len({data_set([row]) for row in rows}) > 1:
         raise MixedRowsError(
             "claims are judged for one network and one data set at a time: give the rows of one, "

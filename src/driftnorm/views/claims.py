@@ -19,17 +19,6 @@ from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.views.compare import near_chance
 
-__all__ = [
-    "ABOUT_DOMAINS",
-    "ABOUT_ROBUSTNESS",
-    "Claim",
-    "claim_words",
-    "claimed_methods",
-    "joint_verdict",
-    "judge",
-    "verdict",
-]
-
 Setting: TypeAlias = Literal["selected", "tent's", "theta 1"]
 
 

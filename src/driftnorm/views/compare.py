@@ -18,37 +18,6 @@ from driftnorm.bench.rows import Row
 from driftnorm.errors import MixedRowsError
 from driftnorm.shifts.registry import CORRUPTIONS, SHIFTS
 
-__all__ = [
-    "ALL_SEVERITIES",
-    "Part",
-    "by_method",
-    "change_cell",
-    "change_of_error",
-    "change_text",
-    "check_protocol",
-    "check_same",
-    "check_streams",
-    "clean_error",
-    "data_set",
-    "error_of",
-    "errors_by_severity",
-    "images_of",
-    "in_order",
-    "lacking_of_all",
-    "mean_error",
-    "methods_of",
-    "near_chance",
-    "note_of",
-    "notes_of",
-    "one_batch_note",
-    "paired_change",
-    "parts_of",
-    "right_by_image",
-    "scored_rows",
-    "shifts_of",
-    "stream_of",
-]
-
 ALL_SEVERITIES = (1, 2, 3, 4, 5)
 # Metrics of the run, not of its result.
 _CIRCUMSTANCES = ("seconds", "peak_megabytes")
@@ -209,10 +178,15 @@ def check_streams(rows: Sequence[Row]) -> None:
         )
 
 
-def check_protocol(rows: Sequence[Row]) -> None:
-    """Refuse an empty list, and rows of several protocols."""
+def check_some(rows: Sequence[Row]) -> None:
+    """Refuse an empty list."""
     if not rows:
         raise MixedRowsError("there are no rows to make a table of.")
+
+
+def check_protocol(rows: Sequence[Row]) -> None:
+    """Refuse an empty list, and rows of several protocols."""
+    check_some(rows)
     of_domains = any(row.cell.stream.shifts and not row.severity for row in rows)
     if of_domains and len({(row.network, row.cell.stream.label) for row in rows}) > 1:
         raise MixedRowsError(

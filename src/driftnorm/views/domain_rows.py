@@ -22,34 +22,12 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import (
     by_method,
     check_protocol,
+    check_some,
     error_of,
     notes_of,
     one_batch_note,
     paired_change,
 )
-
-__all__ = [
-    "at_selected",
-    "at_tents",
-    "at_theta_one",
-    "average",
-    "change",
-    "change_over_trainings",
-    "change_text",
-    "check_protocol_of_streams",
-    "interval_text",
-    "mean_text",
-    "note_of",
-    "of_target",
-    "on_targets",
-    "place_of",
-    "published_set",
-    "targets_of",
-    "trainer_of",
-    "training_of",
-    "trial_of",
-    "with_trained_features",
-]
 
 
 def training_of(row: Row) -> Training:
@@ -105,8 +83,7 @@ def _check_networks(rows: Sequence[Row]) -> None:
 
 def check_protocol_of_streams(rows: Sequence[Row]) -> None:
     """Refuse to mix data sets, batch sizes or networks; streams may differ in length."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
+    check_some(rows)
     _check_networks(rows)
     for _, own in sorted(partition(rows, _network_and_stream).items()):
         check_protocol([_without_settings(row) for row in own])

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Figure", "HeatMap", "Series", "Span"]
-
 
 class Span(NamedTuple):
     """A named range of the horizontal axis."""

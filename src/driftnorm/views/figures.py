@@ -33,8 +33,6 @@ from driftnorm.views.networks import fine_tuned_table
 from driftnorm.views.robustness import VIEWS, find_view
 from driftnorm.views.stream_figures import stream_figure
 
-__all__ = ["PLOTS", "Plot", "find_plot"]
-
 _ERROR = "error (%)"
 _DRAWN_PART = 0.001  # of a method's samples: the accuracy of a handful is noise
 

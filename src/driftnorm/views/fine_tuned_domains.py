@@ -28,8 +28,6 @@ from driftnorm.views.domain_rows import (
 from driftnorm.views.paper import FINE_TUNED_DOMAINS, SETS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["METHODS", "domains_fine_tuned_table"]
-
 METHODS = ("source", TENT_ON_SOURCE, "bn", "tent")
 
 _STATISTICS = {"source": METHODS[:2], "target": METHODS[2:]}

@@ -39,13 +39,6 @@ from driftnorm.views.paper import (
 from driftnorm.views.paper import FINE_TUNED as PRINTED
 from driftnorm.views.table import Column, Table
 
-__all__ = [
-    "augmentation_table",
-    "fine_tuned_table",
-    "imagenet_table",
-    "tuning_of",
-]
-
 
 def augmentation_table(rows: Sequence[Row]) -> Table:
     """Every network with every method that adapted it."""

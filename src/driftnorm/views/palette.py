@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["COLOURS", "MOST", "QUIET", "colours_of", "palette_css", "slot_classes", "slots_of"]
-
 
 class Colour(NamedTuple):
     """A colour for light and for dark backgrounds."""

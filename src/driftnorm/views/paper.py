@@ -22,28 +22,6 @@ from driftnorm.bench.vocabulary import TENT_ON_SOURCE, TENT_STOPPED
 from driftnorm.shifts.registry import CORRUPTIONS
 from driftnorm.views.compare import ALL_SEVERITIES, data_set, shifts_of
 
-__all__ = [
-    "ABLATION",
-    "ADAPTED",
-    "ALEXNET_ERRORS",
-    "AUGMENTED",
-    "DETAILED",
-    "FINE_TUNED",
-    "FINE_TUNED_DOMAINS",
-    "IMAGENET",
-    "MEAN",
-    "SETS",
-    "SETTINGS",
-    "SEVERITY_5",
-    "TRAINERS",
-    "BesidePaper",
-    "beside_paper",
-    "difference",
-    "domain_accuracy",
-    "published",
-    "severity_5_note",
-]
-
 # ------------------------------------------------------------------ robustness: errors
 
 SEVERITY_5 = (17.7, 42.1, 43.5)

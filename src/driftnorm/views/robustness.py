@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
 from driftnorm.bench.vocabulary import TENT_ON_SOURCE
@@ -41,8 +41,6 @@ from driftnorm.views.networks import augmentation_table, fine_tuned_table, image
 from driftnorm.views.paper import DETAILED, MEAN, difference
 from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 from driftnorm.views.table import Column, Table
-
-__all__ = ["VIEWS", "View", "detailed_table", "find_view", "severity_table", "summary_table"]
 
 
 def detailed_table(rows: Sequence[Row]) -> Table:
@@ -190,8 +188,5 @@ AnyView = TypeVar("AnyView")
 
 def find_view(name: str, views: Mapping[str, AnyView], kind: str = "table") -> AnyView:
     """The table, or what else they are, of this name."""
-    if name not in views:
-        raise ValueError(
-            f"there is no {kind} {name!r}.{nearest(name, views)} Known: {', '.join(views)}."
-        )
+    check_choice(kind, name, views)
     return views[name]

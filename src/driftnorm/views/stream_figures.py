@@ -24,8 +24,6 @@ from driftnorm.views.stream_tables import (
     window_of_rows,
 )
 
-__all__ = ["stream_figure", "timeline_figure"]
-
 _MOST_NAMED = 3  # domains that a span names
 _MOST_CLASSES = MOST - 1  # that have a colour each, beside the strength
 

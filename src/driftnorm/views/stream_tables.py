@@ -15,19 +15,8 @@ from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.windows import WINDOW, Harm, harm_of
 from driftnorm.errors import MixedRowsError
-from driftnorm.views.compare import by_method, change_text, paired_change
+from driftnorm.views.compare import by_method, change_text, check_some, paired_change
 from driftnorm.views.table import Column, Table
-
-__all__ = [
-    "STREAM_METHODS",
-    "answered",
-    "check_streams_of",
-    "harm_against_source",
-    "sources_of",
-    "stream_name",
-    "stream_table",
-    "window_of_rows",
-]
 
 STREAM_METHODS = (
     *("source", "bn", "bn-prior", "bn-window", "tent", "gprebn", "eata", "sar", "cotta", "rdumb"),
@@ -58,8 +47,7 @@ def answered(row: Row) -> Bools:
 
 def check_streams_of(rows: Sequence[Row]) -> Sequence[Row]:
     """Refuse an empty list, and rows that are not of `driftnorm bench streams`."""
-    if not rows:
-        raise MixedRowsError("there are no rows to make a table of.")
+    check_some(rows)
     others = sorted({row.cell.study for row in rows if "segments" not in row.metrics})
     if others:
         raise MixedRowsError(

@@ -12,8 +12,6 @@ from driftnorm._internal.counts import counted
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["Column", "Table"]
-
 
 @dataclass(frozen=True)
 class Column:

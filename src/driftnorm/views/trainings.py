@@ -32,8 +32,6 @@ from driftnorm.views.domain_rows import mean_text
 from driftnorm.views.paper import published
 from driftnorm.views.table import Column, Table
 
-__all__ = ["RUN_VIEWS", "FinishedRun", "RunView", "finished_run", "load_runs", "selected_table"]
-
 Selector: TypeAlias = Literal["training", "leave-one-out", "oracle"]
 Options: TypeAlias = tuple[tuple[str, Any], ...]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,9 +21,6 @@ from driftnorm.images.labelled import load_clean
 from driftnorm.images.pictures import PictureSet
 from driftnorm.images.provenance import read_provenance
 from driftnorm.shifts import SHIFTS, frost_source
-
-__all__ = ["Streams", "open_streams", "stored_corruptions"]
-
 
 _PICTURES = "overlays"
 _CHUNK = 512  # images corrupted between two checks for a stop request
@@ -105,11 +103,31 @@ class OnTheFly:
 
 
 @dataclass(frozen=True)
-class ReleasedArrays:
-    """A folder in the layout of CIFAR-10-C."""
+class _Released(ABC):
+    """Corrupted images in a folder, published or made by `driftnorm corrupt`."""
 
     data: str
     limit: int | None
+
+    def variant(self, corruption: str) -> str:
+        """For frost, whether it is the stand-in, as recorded in the folder."""
+        made = read_provenance(Path(self.data))
+        return _variant(corruption, None if made is None else made.frost)
+
+    def example(self, corruption: str, severity: int) -> Images:
+        """Memory-mapped rows, or a list of pictures."""
+        return self.images(corruption, severity, 0)
+
+    @abstractmethod
+    def images(
+        self, corruption: str, severity: int, seed: int, part: Integers | None = None
+    ) -> Images:
+        """The images of this severity."""
+
+
+@dataclass(frozen=True)
+class ReleasedArrays(_Released):
+    """A folder in the layout of CIFAR-10-C."""
 
     @property
     def data_id(self) -> DataId:
@@ -120,18 +138,9 @@ class ReleasedArrays:
             raise DataError(f"{self.data} holds labels.npy, but no corruption such as fog.npy.")
         return _folder_data(self.data, self.images(*first, 0))
 
-    def variant(self, corruption: str) -> str:
-        """For frost, whether it is the stand-in, as recorded in the folder."""
-        made = read_provenance(Path(self.data))
-        return _variant(corruption, None if made is None else made.frost)
-
     def holds(self, corruption: str, severity: int) -> bool:
         """Whether the folder has it."""
         return holds_cifar_c(self.data, corruption, severity)
-
-    def example(self, corruption: str, severity: int) -> Images:
-        """The memory-mapped rows."""
-        return self.images(corruption, severity, 0)
 
     def images(
         self, corruption: str, severity: int, seed: int, part: Integers | None = None
@@ -141,11 +150,9 @@ class ReleasedArrays:
 
 
 @dataclass(frozen=True)
-class ReleasedPictures:
+class ReleasedPictures(_Released):
     """Folders in the layout of ImageNet-C."""
 
-    data: str
-    limit: int | None
     subset: str | None
     classes: tuple[str, ...] | None
 
@@ -156,18 +163,9 @@ class ReleasedPictures:
         found = _folder_data(self.data, self.images(*first, 0))
         return found if self.subset is None else replace(found, subset=Path(self.subset).stem)
 
-    def variant(self, corruption: str) -> str:
-        """For frost, whether it is the stand-in, as recorded in the folder."""
-        made = read_provenance(Path(self.data))
-        return _variant(corruption, None if made is None else made.frost)
-
     def holds(self, corruption: str, severity: int) -> bool:
         """Whether the folders have it."""
         return holds_imagenet_c(self.data, corruption, severity)
-
-    def example(self, corruption: str, severity: int) -> Images:
-        """The list of pictures."""
-        return self.images(corruption, severity, 0)
 
     def images(
         self, corruption: str, severity: int, seed: int, part: Integers | None = None

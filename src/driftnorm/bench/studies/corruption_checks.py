@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.counts import counted
-from driftnorm._internal.names import nearest
 from driftnorm.bench.studies.corrupted_streams import Streams
 from driftnorm.errors import DataError
 from driftnorm.images.corruption import SEVERITIES
 from driftnorm.shifts import SHIFTS
-
-__all__ = ["check_corruptions", "check_there", "check_whole"]
 
 
 def check_corruptions(names: Sequence[str]) -> None:
@@ -20,25 +17,15 @@ def check_corruptions(names: Sequence[str]) -> None:
     if not names:
         raise ValueError("`corruptions` must name at least one.")
     for name in names:
-        if name not in SHIFTS:
-            raise ValueError(
-                f"`corruptions`: there is no {name!r}.{nearest(name, SHIFTS)} "
-                f"Known: {', '.join(SHIFTS)}."
-            )
+        check_choice("corruptions", name, SHIFTS)
 
 
-def check_whole(name: str, numbers: Sequence[int], lowest: int, highest: int | None = None) -> None:
-    """Refuse numbers that are not whole, or not from ``lowest`` to ``highest``."""
-    allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+def check_several(name: str, numbers: Sequence[int], least: int, most: int | None = None) -> None:
+    """Refuse no numbers, and any that is not whole or out of range."""
     if not numbers:
-        raise ValueError(f"`{name}` must have at least one number, {allowed}.")
+        raise ValueError(f"`{name}` must have at least one number.")
     for number in numbers:
-        try:
-            whole = index(number)
-        except TypeError:
-            raise TypeError(f"`{name}` must be whole numbers, got {number!r}.") from None
-        if whole < lowest or (highest is not None and whole > highest):
-            raise ValueError(f"`{name}` must be {allowed}, got {number}.")
+        check_whole(name, number, least, most)
 
 
 def check_there(

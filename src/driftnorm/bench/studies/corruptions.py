@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import (
     Cell,
@@ -26,8 +27,8 @@ from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
     check_corruptions,
+    check_several,
     check_there,
-    check_whole,
 )
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
@@ -35,8 +36,6 @@ from driftnorm.images.image_set import Images, ImageSet
 from driftnorm.images.tensors import tensors, unit
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.shifts import CORRUPTIONS
-
-__all__ = ["CorruptionStudy", "batches"]
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,11 @@ class CorruptionStudy(Study):
 
     def __post_init__(self) -> None:
         check_corruptions(self.corruptions)
-        check_whole("severities", self.severities, 0, 5)
-        check_whole("seeds", self.seeds, 0)
-        check_whole("batch_size", (self.batch_size,), 1)
+        check_several("severities", self.severities, 0, 5)
+        check_several("seeds", self.seeds, 0)
+        check_whole("batch_size", self.batch_size)
         if self.limit is not None:
-            check_whole("limit", (self.limit,), 1)
+            check_whole("limit", self.limit)
 
     def cells(self) -> list[Cell]:
         """Every measurement, those of one stream next to each other.

@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-__all__ = ["SEVERITIES", "SHIFTS"]
-
 Shift: TypeAlias = Callable[[Tensor, int, Generator], Tensor]
 
 SEVERITIES = (1, 2, 3)

@@ -7,7 +7,7 @@ trained network for each shift and severity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,24 +18,12 @@ from torch import Tensor, nn
 
 from driftnorm._internal.files import write_atomically
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
-from driftnorm.bench.rows import RowStore
-from driftnorm.bench.runner import Opened, Outlook, Preparation, Study, Task
+from driftnorm.bench.runner import Opened, Preparation, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
 from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.methods.spec import parse_method
-
-__all__ = [
-    "DigitStudy",
-    "digit_network",
-    "load_network",
-    "network_file",
-    "normalized",
-    "shifted",
-    "train",
-    "trainings",
-]
 
 _MEAN, _STD = 0.305, 0.376  # of the digits' pixels
 
@@ -124,18 +112,9 @@ class DigitStudy(Study):
             for name in self.names
         ]
 
-    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
-        """One network per seed is trained, then everything is measured."""
-        yield self._trainings(store)
-        yield self.measurements(self.cells(), store)
-
-    def outlook(self, store: RowStore) -> Outlook:
-        """What is missing, trainings included."""
-        return super().outlook(store)._replace(preparations=len(self._trainings(store)))
-
-    def _trainings(self, store: RowStore) -> list[Task]:
-        needed = sorted({c.stream.seed for c in self.cells() if not store.has(c)})
-        return trainings(self.folder, needed)
+    def preparations(self, missing: Sequence[Cell]) -> list[Task]:
+        """One network per seed."""
+        return trainings(self.folder, sorted({cell.stream.seed for cell in missing}))
 
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network of the cell's seed, and the same images in the same order for all methods."""

@@ -14,8 +14,6 @@ from driftnorm.bench.vocabulary import GridSize
 from driftnorm.methods import options_of
 from driftnorm.methods.spec import MethodSpec, parse_method
 
-__all__ = ["settings_of"]
-
 _VALUES: dict[GridSize, dict[str, tuple[Any, ...]]] = {
     "full": {
         "rho": (0.1, 1, 10),

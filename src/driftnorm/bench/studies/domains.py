@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.options import Options
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import (
@@ -43,8 +44,6 @@ from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batc
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import MethodSpec, parse_method
 from driftnorm.models import open_checkpoint
-
-__all__ = ["DomainStudy", "Targets", "TrainedNetwork", "read_trained"]
 
 Targets: TypeAlias = Literal["all", "selected"]
 
@@ -144,11 +143,9 @@ class DomainStudy(Study):
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "limit", "validation_limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
-        if self.targets not in get_args(Targets):
-            raise ValueError(f"`targets` must be one of {get_args(Targets)}, got {self.targets!r}.")
+            if (value := getattr(self, name)) is not None:
+                check_whole(name, value)
+        check_choice("targets", self.targets, get_args(Targets))
 
     @cached_property
     def networks(self) -> tuple[TrainedNetwork, ...]:

@@ -21,8 +21,6 @@ from driftnorm.bench.vocabulary import FINE_TUNED, TENT_ON_SOURCE
 from driftnorm.methods.spec import parse_method
 from driftnorm.training.fine_tuning import FineTuning
 
-__all__ = ["METHODS", "FineTunedStudy"]
-
 METHODS = tuple(map(parse_method, ("source", TENT_ON_SOURCE, "bn", "tent")))
 
 

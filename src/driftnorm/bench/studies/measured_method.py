@@ -6,8 +6,6 @@ from driftnorm._internal.options import Options
 from driftnorm.bench.cell import MethodId
 from driftnorm.methods.spec import MethodSpec
 
-__all__ = ["method_id", "spec_of"]
-
 
 def method_id(spec: MethodSpec, settings: Options = ()) -> MethodId:
     """A method as a cell stores it, with a study's settings where its own word has none."""

@@ -16,8 +16,6 @@ from driftnorm._internal.description import Description
 from driftnorm.bench.cell import NetworkId, Trainer, Training
 from driftnorm.models.opened_model import Model, open_model
 
-__all__ = ["MeasuredNetwork", "domain_network_id"]
-
 
 @dataclass(frozen=True)
 class MeasuredNetwork(Description):

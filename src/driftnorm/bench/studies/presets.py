@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from driftnorm._internal.names import nearest
-
-__all__ = ["PRESETS", "Preset", "find_preset"]
+from driftnorm._internal.arguments import check_choice
 
 _ADAM = (("lr", 1e-3), ("optimizer", "adam"), ("steps", 1))
 _SGD = (("lr", 2.5e-4), ("optimizer", "sgd"), ("steps", 1))
@@ -48,8 +46,5 @@ PRESETS = {
 
 def find_preset(name: str) -> Preset:
     """The preset of this name."""
-    if name not in PRESETS:
-        raise ValueError(
-            f"there is no preset {name!r}.{nearest(name, PRESETS)} Known: {', '.join(PRESETS)}."
-        )
+    check_choice("preset", name, PRESETS)
     return PRESETS[name]

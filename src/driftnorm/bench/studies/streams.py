@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,25 +13,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.adapter import Adapter
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import Cell, Protocol, StreamId
 from driftnorm.bench.metrics import Bools, Floats
-from driftnorm.bench.rows import RowStore
-from driftnorm.bench.runner import Opened, Outlook, Study, Task
+from driftnorm.bench.runner import Opened, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.scoring import Events
-from driftnorm.bench.studies.corruption_checks import check_whole
+from driftnorm.bench.studies.corruption_checks import check_several
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData
 from driftnorm.bench.windows import WINDOW, stream_score
 from driftnorm.methods.spec import MethodSpec
 from driftnorm.parts.statistics import counted_jumps
 from driftnorm.streams import Domain, Positions, Steady, Stream, mean_run, order_index
-
-__all__ = ["StreamStudy"]
 
 _FITTED = 64  # images per batch that a method sees before the stream
 
@@ -69,9 +67,9 @@ class StreamStudy(Study):
         for name in ("streams", "methods"):
             if not getattr(self, name):
                 raise ValueError(f"`{name}` must hold at least one.")
-        check_whole("seeds", self.seeds, 0)
-        check_whole("batch_size", (self.batch_size,), 1)
-        check_whole("window", (self.window,), 1)
+        check_several("seeds", self.seeds, 0)
+        check_whole("batch_size", self.batch_size)
+        check_whole("window", self.window)
 
     def cells(self) -> list[Cell]:
         """Every measurement, those of one stream next to each other.
@@ -128,18 +126,9 @@ class StreamStudy(Study):
         known = Stream.of(stream.order, stream.settings, stream.seed)
         return self._made(known, domains or [CLEAN_DOMAIN])
 
-    def phases(self, store: RowStore) -> Iterator[Iterable[Task]]:
-        """What the data need first, then every measurement."""
-        yield self._preparations(store)
-        yield self.measurements(self.cells(), store)
-
-    def outlook(self, store: RowStore) -> Outlook:
-        """What is missing, preparations included."""
-        return super().outlook(store)._replace(preparations=len(self._preparations(store)))
-
-    def _preparations(self, store: RowStore) -> list[Task]:
-        needed = sorted({c.stream.seed for c in self.cells() if not store.has(c)})
-        return self.data.preparations(needed)
+    def preparations(self, missing: Sequence[Cell]) -> Sequence[Task]:
+        """What the data need."""
+        return self.data.preparations(sorted({cell.stream.seed for cell in missing}))
 
     def open(self, cell: Cell, scratch: Path) -> Opened:
         """The network, and the images that the stream shows in a file of `scratch`."""

@@ -15,8 +15,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.contents import PICTURE_SUFFIXES, no_pictures
 from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
-__all__ = ["unpacked"]
-
 _BLOCK = 1 << 20
 
 

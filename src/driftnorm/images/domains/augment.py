@@ -21,8 +21,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Plan", "apply_plan", "augment", "draw_plan"]
-
 AREA = (0.7, 1.0)
 ASPECT = (3 / 4, 4 / 3)
 JITTER = 0.3

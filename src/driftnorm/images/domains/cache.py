@@ -32,8 +32,6 @@ from driftnorm.images.domains.folder import DomainSet
 from driftnorm.images.domains.squares import chunks, decode_chunk
 from driftnorm.images.npy import open_npy
 
-__all__ = ["cached_arrays"]
-
 PIXELS_FILE, DESCRIPTION_FILE = "images.npy", "cache.json"
 _FORMAT = 1  # increase when the same pictures would give other pixels
 
@@ -60,7 +58,7 @@ def cached_arrays(
     Raises:
         DataError: A picture cannot be read, or the cache was damaged.
     """
-    check_whole("side", side, unit="pixels")
+    check_whole("side", side)
     count = checked_workers(workers)
     name = f"{domains.name}-{side}px-{_key(domains, side)[:16]}"
     place = made_once(

@@ -15,8 +15,6 @@ from driftnorm.images.domains.splits import Split, split_domain
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.tensors import tensors, unit
 
-__all__ = ["EVALUATION_BATCH", "DomainArrays", "evaluation_batches"]
-
 EVALUATION_BATCH = 64
 
 

@@ -17,8 +17,6 @@ from driftnorm.images.domains.survey import DomainSurvey
 from driftnorm.images.folder_walk import files_below
 from driftnorm.images.pictures import unreadable_pictures
 
-__all__ = ["DomainCheck", "check_domains"]
-
 
 @dataclass(frozen=True)
 class DomainCheck:

@@ -18,8 +18,6 @@ from driftnorm.images.domains.survey import DomainSurvey, survey_folder
 from driftnorm.images.image_set import count_up
 from driftnorm.images.pictures import PictureSet, read_stretched
 
-__all__ = ["DomainSet", "open_domains", "survey_domains"]
-
 
 @dataclass(frozen=True, eq=False)
 class DomainSet:

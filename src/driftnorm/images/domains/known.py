@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driftnorm._internal.names import nearest
-
-__all__ = ["DIGIT_NAMES", "KNOWN_SETS", "KnownSet", "find_known"]
+from driftnorm._internal.arguments import check_choice
 
 DIGIT_NAMES = ("rotated-mnist", "colored-mnist")
 """The sets made from MNIST's files, see `driftnorm.images.domains.mnist_domains`."""
@@ -115,10 +113,6 @@ KNOWN_SETS: Mapping[str, KnownSet] = {
 
 def find_known(name: str) -> KnownSet:
     """The published set of that name, in upper or lower case."""
-    known = KNOWN_SETS.get(name.lower())
-    if known is None:
-        names = [*(one.name for one in KNOWN_SETS.values()), "own"]
-        raise ValueError(
-            f"`name` must be one of {', '.join(names)}; got {name!r}.{nearest(name, names)}"
-        )
-    return known
+    if name.lower() not in KNOWN_SETS:
+        check_choice("name", name, [*(one.name for one in KNOWN_SETS.values()), "own"])
+    return KNOWN_SETS[name.lower()]

@@ -21,8 +21,6 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.image_set import ImageSet
 from driftnorm.images.mnist import load_mnist
 
-__all__ = ["colored_mnist", "rotated_mnist"]
-
 ANGLES = (0, 15, 30, 45, 60, 75)
 COLOR_FLIPS = {"+90%": 0.1, "+80%": 0.2, "-90%": 0.9}
 LABEL_NOISE = 0.25

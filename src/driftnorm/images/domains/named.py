@@ -14,8 +14,6 @@ from driftnorm.images.domains.known import DIGIT_NAMES
 from driftnorm.images.domains.mnist_domains import colored_mnist, rotated_mnist
 from driftnorm.images.domains.survey import OWN
 
-__all__ = ["kind_and_place", "open_arrays"]
-
 _DIGIT_SETS = dict(zip(DIGIT_NAMES, (rotated_mnist, colored_mnist), strict=True))
 _KINDS = (*DIGIT_NAMES, OWN)
 

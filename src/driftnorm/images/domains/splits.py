@@ -14,8 +14,6 @@ import numpy as np
 
 from driftnorm._internal.types import Integers
 
-__all__ = ["Split", "seed_hash", "split_domain"]
-
 _SEEDS = 2**31
 _HELD_OUT = 0.2
 

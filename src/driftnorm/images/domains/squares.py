@@ -15,8 +15,6 @@ from driftnorm._internal.files import file_digest
 from driftnorm._internal.types import Pixels
 from driftnorm.images.pictures import read_stretched
 
-__all__ = ["Chunk", "Decoded", "chunks", "decode_chunk"]
-
 _PICTURES_A_CHUNK = 64  # short tasks, so that the bar moves and all cores finish together
 
 

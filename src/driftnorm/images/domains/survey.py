@@ -14,8 +14,6 @@ from driftnorm.images.checksums import Problem
 from driftnorm.images.domains.known import KNOWN_SETS, KnownSet, find_known
 from driftnorm.images.pictures import picture_paths
 
-__all__ = ["OWN", "DomainSurvey", "survey_folder"]
-
 OWN = "own"
 """Marks a folder as a user's own set, even if it resembles a published set."""
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.images.cifar import CIFAR10_HOMES
 from driftnorm.images.mnist import MNIST_HOMES
-
-__all__ = ["DATASETS", "Address", "Dataset", "File", "find_dataset"]
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,5 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (_CIFAR10, 
 
 def find_dataset(name: str) -> Dataset:
     """The data set of that name."""
-    if name not in DATASETS:
-        hint = nearest(name, DATASETS) or f" Choose one of {', '.join(DATASETS)}."
-        raise ValueError(f"`name` must be a data set, got {name!r}.{hint}")
+    check_choice("name", name, DATASETS)
     return DATASETS[name]

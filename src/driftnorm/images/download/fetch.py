@@ -19,8 +19,6 @@ from driftnorm.images.download.http import Unreachable, download
 from driftnorm.images.download.npm import npm_pack
 from driftnorm.images.download.unpack import take_files
 
-__all__ = ["Fetched", "fetch"]
-
 
 @dataclass(frozen=True)
 class Fetched:

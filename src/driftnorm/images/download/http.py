@@ -16,8 +16,6 @@ from driftnorm._internal.progress import Report
 from driftnorm._version import __version__
 from driftnorm.errors import DataError
 
-__all__ = ["Unreachable", "download"]
-
 _TIMEOUT_SECONDS = 30
 _BLOCK = 1 << 17
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416

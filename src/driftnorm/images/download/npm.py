@@ -10,8 +10,6 @@ from driftnorm._internal.counts import counted
 from driftnorm.errors import DataError
 from driftnorm.images.download.http import Unreachable
 
-__all__ = ["npm_pack"]
-
 _OFFLINE_CODES = (
     "ENOTFOUND",
     "EAI_AGAIN",

@@ -14,8 +14,6 @@ from driftnorm.images.download.data_sets import Dataset, File
 from driftnorm.images.image_set import find_home
 from driftnorm.images.tar_members import DAMAGE, damage_of, opened_tar, tar_members
 
-__all__ = ["take_files"]
-
 _BLOCK = 1 << 20
 
 

@@ -21,11 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
-from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
+from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
-
-__all__ = ["Adversarial", "ascend", "running_statistics_kept"]
 
 
 @contextlib.contextmanager
@@ -94,10 +93,10 @@ class Adversarial:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("radius", self.radius, 0, 1)
-        require("step", self.step, 0, 1)
-        require("steps", self.steps, 1)
-        require("padding", self.padding, 0)
+        check_number("radius", self.radius, least=0, most=1)
+        check_number("step", self.step, least=0, most=1)
+        check_number("steps", self.steps, least=1)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on attacked images; `accuracy` is under attack too."""

@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import mask_squares, mean_color
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
-from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
+from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
-
-__all__ = ["CIFAR10_POLICY", "Autoaugment", "apply_policy"]
 
 Step = tuple[str, float, int]  # operation, probability, level
 SubPolicy = tuple[Step, Step]
@@ -57,27 +56,21 @@ CIFAR10_POLICY: tuple[SubPolicy, ...] = (
 TRANSLATE_SPAN = 10 / 32  # of the image's width, at level 10
 
 
-def apply_policy(
-    images: Tensor,
-    rng: np.random.Generator,
-    fill: Tensor,
-    policy: tuple[SubPolicy, ...] = CIFAR10_POLICY,
-) -> Tensor:
-    """Applies to each image a sub-policy of its own.
+def apply_policy(images: Tensor, rng: np.random.Generator, fill: Tensor) -> Tensor:
+    """Applies to each image a sub-policy of its own from the published ones.
 
     Args:
         images: Bytes (N, C, H, W).
         rng: Draws sub-policies, coins and directions.
         fill: One byte per channel for uncovered places.
-        policy: The sub-policies.
 
     Returns:
         Bytes of the same shape.
     """
     number = len(images)
-    chosen = rng.integers(0, len(policy), size=number)
+    chosen = rng.integers(0, len(CIFAR10_POLICY), size=number)
     for position in (0, 1):
-        steps = [sub[position] for sub in policy]
+        steps = [sub[position] for sub in CIFAR10_POLICY]
         names, probabilities, levels = (np.array(column) for column in zip(*steps, strict=True))
         happens = rng.random(number) < probabilities[chosen]
         distortion = Distortion(
@@ -108,8 +101,8 @@ class Autoaugment:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("cutout_size", self.cutout_size, 0)
-        require("padding", self.padding, 0)
+        check_number("cutout_size", self.cutout_size, least=0)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on augmented images."""

@@ -20,12 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import boxes
-from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop, require
+from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop
 from driftnorm.training.batches import Batch
-
-__all__ = ["Cutmix", "Mixup", "blend_images", "mixed_classification", "paste_box"]
 
 LEAST_ALPHA = 1e-3  # below it Beta draws nothing but 0 and 1, and NumPy fails sooner or later
 
@@ -76,8 +75,8 @@ class Mixup:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("alpha", self.alpha, LEAST_ALPHA)
-        require("padding", self.padding, 0)
+        check_number("alpha", self.alpha, least=LEAST_ALPHA)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy with mixed labels on mixed images."""
@@ -102,9 +101,9 @@ class Cutmix:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("alpha", self.alpha, LEAST_ALPHA)
-        require("probability", self.probability, 0, 1)
-        require("padding", self.padding, 0)
+        check_number("alpha", self.alpha, least=LEAST_ALPHA)
+        check_number("probability", self.probability, least=0, most=1)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy with mixed labels on patched images."""

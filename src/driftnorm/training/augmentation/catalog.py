@@ -18,8 +18,6 @@ from driftnorm.training.augmentation.cutout import Cutout
 from driftnorm.training.augmentation.standard import Standard
 from driftnorm.training.batches import Batch
 
-__all__ = ["RECIPES", "TrainingRecipe", "make_recipe"]
-
 
 class TrainingRecipe(Protocol):
     """What the losses of a batch are; its fields are its settings, its papers' the defaults."""

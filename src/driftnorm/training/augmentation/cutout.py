@@ -14,12 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.models import Normalized
-from driftnorm.training.augmentation.standard import classification, mirror_and_crop, require
+from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
-
-__all__ = ["Cutout", "boxes", "mask_squares", "mean_color"]
 
 
 def boxes(
@@ -66,8 +65,8 @@ class Cutout:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("size", self.size, 1)
-        require("padding", self.padding, 0)
+        check_number("size", self.size, least=1)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on masked images."""

@@ -32,8 +32,6 @@ from torch import Tensor
 
 from driftnorm.training.augmentation import pixels
 
-__all__ = ["OPERATIONS", "Distortion", "distort"]
-
 GEOMETRIC = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 VALUE_MAPS = ("autocontrast", "equalize", "posterize", "solarize", "invert")
 ENHANCEMENTS = ("color", "contrast", "brightness", "sharpness")

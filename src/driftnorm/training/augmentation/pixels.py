@@ -13,19 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = [
-    "affine",
-    "apply_tables",
-    "autocontrast_tables",
-    "blend",
-    "equalize_tables",
-    "grayscale",
-    "histograms",
-    "posterize_tables",
-    "smooth",
-    "solarize_tables",
-]
-
 Resample = Literal["nearest", "bilinear"]
 
 LUMA_WEIGHTS = (19595, 38470, 7471)  # ITU-R 601-2 in 16-bit fixed point, as Pillow converts to "L"

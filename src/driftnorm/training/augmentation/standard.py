@@ -8,38 +8,15 @@ section 4.2). The loss is cross-entropy.
 from __future__ import annotations
 
 import dataclasses
-import math
-from numbers import Integral, Real
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.images.tensors import unit
 from driftnorm.training.batches import Batch
-
-__all__ = [
-    "Standard",
-    "accuracy",
-    "classification",
-    "mirror_and_crop",
-    "require",
-    "shift_and_mirror",
-]
-
-
-def require(
-    name: str, value: float, low: float, high: float = math.inf, *, whole: bool = False
-) -> None:
-    """Refuses what is not a number, not whole where it must be, or outside of [low, high]."""
-    kind = Integral if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind):
-        wanted = "a whole number" if whole else "a number"
-        raise ValueError(f"`{name}` must be {wanted}, got {value!r}.")
-    if not low <= value <= high:
-        limits = f"from {low:g} to {high:g}" if high < math.inf else f"at least {low:g}"
-        raise ValueError(f"`{name}` must be {limits}, got {value}.")
 
 
 def mirror_and_crop(images: Tensor, rng: np.random.Generator, padding: int = 4) -> Tensor:
@@ -89,7 +66,7 @@ class Standard:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        require("padding", self.padding, 0)
+        check_number("padding", self.padding, least=0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on augmented images."""

@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
-
-__all__ = ["Algorithm", "DomainBatch", "Minibatch", "descend", "mean_cross_entropy"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +73,7 @@ class Algorithm(nn.Module, ABC):
         self, network: DomainNetwork, domains: int, *, lr: float = 5e-5, weight_decay: float = 0.0
     ) -> None:
         super().__init__()
-        if domains < 1:
-            raise ValueError(f"`domains` must be at least 1, got {domains}.")
+        check_whole("domains", domains)
         self.network = network
         self.domains = domains
         self.lr, self.weight_decay = lr, weight_decay

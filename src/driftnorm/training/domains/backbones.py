@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.models import Normalized, load, resolve
 from driftnorm.models import efficientnet_lite as lite
 from driftnorm.models.channels import set_in_channels
 from driftnorm.models.weight_layouts import PathLike
-
-__all__ = ["BACKBONES", "backbone"]
 
 # Smallest side of the images that leaves at least one position after the last stage.
 BACKBONES = {
@@ -54,11 +52,7 @@ def backbone(
     Returns:
         The model, in evaluation mode.
     """
-    if name not in BACKBONES:
-        known = ", ".join(BACKBONES)
-        raise ValueError(
-            f"there is no backbone {name!r}.{nearest(name, BACKBONES)} Known: {known}."
-        )
+    check_choice("backbone", name, BACKBONES)
     if size < BACKBONES[name]:
         raise ValueError(f"`size` must be at least {BACKBONES[name]} for {name}, got {size}.")
     if name.startswith("mnist"):

@@ -40,8 +40,6 @@ from driftnorm.training.training_run import Outcome, Saved, TrainingRun, Work
 if TYPE_CHECKING:
     from driftnorm.training.domains.domain_training import DomainTraining
 
-__all__ = ["Cost", "DomainRun"]
-
 _STATISTICS_BATCHES = 500  # as SWAD's authors do
 _RESUME = "resume.pt"
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from driftnorm._internal.arguments import check_choice, check_number, check_whole
 from driftnorm._internal.files import file_digest
 from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.training.domains.algorithm import Algorithm
@@ -25,8 +26,6 @@ from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Features, Precision, TrainingSettings
 from driftnorm.training.loop import Hooks
 from driftnorm.training.training_run import Limits, Outcome
-
-__all__ = ["Cost", "DomainTraining", "Features", "Outcome", "Precision", "options_of"]
 
 
 @dataclass(frozen=True)
@@ -70,20 +69,15 @@ class DomainTraining(TrainingSettings):
 
     def __post_init__(self) -> None:
         for name, choices in (("features", Features), ("precision", Precision)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(
-                    f"`{name}` must be one of {get_args(choices)}, got {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), get_args(choices))
         for name in ("steps", "batch_size", "lr", "evaluate_every", "evaluate_images"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"`{name}` must be positive, got {value}.")
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value)
         if len(set(self.test_domains)) < len(self.test_domains):
             raise ValueError(
                 f"`test_domains` must name each domain once, got {', '.join(self.test_domains)}."
             )
-        if self.trial_seed < 0:
-            raise ValueError(f"`trial_seed` must be at least 0, got {self.trial_seed}.")
+        check_whole("trial_seed", self.trial_seed, 0)
         kind = find_algorithm(self.algorithm)
         known = {*options_of(kind), *(options_of(SWAD) if self.swad else ())}
         unknown = [name for name, _ in self.options if name not in known]

@@ -17,10 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.images.domains.splits import seed_hash
-
-__all__ = ["default_hparams", "random_hparams"]
 
 Number = int | float
 Draw = Callable[[np.random.RandomState], Number]
@@ -148,11 +146,7 @@ def random_hparams(
 
 def _space(algorithm: str, digits: bool) -> dict[str, Hparam]:
     name = algorithm.lower()
-    if name not in OWN:
-        raise ValueError(
-            f"`algorithm` must be one of {', '.join(OWN)}; got {algorithm!r}."
-            f"{nearest(algorithm, OWN)}"
-        )
+    check_choice("algorithm", name, OWN)
     space = {**(DIGITS if digits else LARGE_IMAGES), **OWN[name]}
     if name == "arm" and not digits:
         space["batch_size"] = ARM_BATCH_SIZE

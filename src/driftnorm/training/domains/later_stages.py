@@ -18,8 +18,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from driftnorm.models.channels import example_images, first_convolution
 from driftnorm.training.domains.network import DomainNetwork
 
-__all__ = ["Tail", "affine_names", "replaced_output", "stateful_until"]
-
 SIZE = 32  # pixels of the images that only drive a forward pass
 NORMS = (_BatchNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 

@@ -13,8 +13,6 @@ from driftnorm.images.image_set import ImageSet
 from driftnorm.images.tensors import tensors, unit
 from driftnorm.training.batches import random_numbers
 
-__all__ = ["Batches"]
-
 
 class Batches:
     """One batch per training domain for every step, drawn with replacement as DomainBed does.

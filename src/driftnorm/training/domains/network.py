@@ -19,10 +19,9 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.models import head_of
 from driftnorm.models.fusion import fused
-
-__all__ = ["BatchNormMode", "DomainNetwork"]
 
 BatchNormMode = Literal["frozen", "trained", "fused"]
 
@@ -47,12 +46,8 @@ class DomainNetwork(nn.Module):
         fixed: bool = False,
     ) -> None:
         super().__init__()
-        if batch_norm not in get_args(BatchNormMode):
-            raise ValueError(
-                f"`batch_norm` must be one of {get_args(BatchNormMode)}, got {batch_norm!r}."
-            )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}.")
+        check_choice("batch_norm", batch_norm, get_args(BatchNormMode))
+        check_number("dropout", dropout, least=0, below=1)
         if batch_norm == "fused":
             model = fused(model)
         head = head_of(model)

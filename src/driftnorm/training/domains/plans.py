@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from driftnorm._internal.arguments import check_number
 from driftnorm._internal.names import find_name
 from driftnorm.images.domains.known import DIGIT_NAMES, find_known
-from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithms import find_algorithm
 from driftnorm.training.domains.algorithms.swad import SWAD
 from driftnorm.training.domains.domain_training import DomainTraining, options_of
 from driftnorm.training.domains.hparams import default_hparams, random_hparams
 from driftnorm.training.domains.network import BatchNormMode
 from driftnorm.training.domains.settings import Reading, TrainingSettings
-
-__all__ = ["PlanOptions", "is_swad", "settings_of"]
 
 _EVERY, _EVERY_SWAD, _EVERY_DIGITS = 300, 100, 100  # steps between evaluations: DomainBed's, SWAD's
 _EVERY_SWAD_VLCS, _RATIO_SWAD_VLCS = 50, 0.2  # what SWAD's authors take there
@@ -88,9 +86,9 @@ class PlanOptions(TrainingSettings):
         if self.reading is not None and "reading" in options_of(kind):
             values["reading"] = self.reading
         values.update(settings)
-        require("batch_size", values["batch_size"], 1, whole=True)
+        check_number("batch_size", values["batch_size"], least=1, whole=True)
         for common in ("lr", "weight_decay", "dropout"):
-            require(common, values[common], 0)
+            check_number(common, values[common], least=0)
         batch_size, lr = int(values.pop("batch_size")), float(values.pop("lr"))
         every = _EVERY_DIGITS if digits else _EVERY_SWAD if wraps else _EVERY
         if wraps and data_name == find_known("VLCS").name:

@@ -4,8 +4,6 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Features", "Precision", "Reading", "TrainingSettings"]
-
 Features: TypeAlias = Literal["trained", "fixed"]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 

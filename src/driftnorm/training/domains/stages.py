@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from driftnorm.models.mnist_cnn import MnistNet
 
-__all__ = ["outputs_of", "stage_names"]
-
 NUMBERED = re.compile(r"(layer|block)\d+")
 SEQUENCES = ("stages", "blocks")
 

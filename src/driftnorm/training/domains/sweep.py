@@ -18,6 +18,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.launch import Launcher, serial
 from driftnorm._internal.names import nearest
@@ -27,11 +28,10 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.domains.splits import seed_hash
 from driftnorm.training.domains.algorithms import find_algorithm
-from driftnorm.training.domains.domain_training import Cost, DomainTraining
+from driftnorm.training.domains.domain_run import Cost
+from driftnorm.training.domains.domain_training import DomainTraining
 from driftnorm.training.domains.plans import PlanOptions, is_swad, settings_of
 from driftnorm.training.loop import Stop
-
-__all__ = ["FAILED", "Ended", "Job", "Sweep", "estimated_seconds"]
 
 FAILED = "failed.json"
 Reason: TypeAlias = Stop | Literal["failed", "not started"]
@@ -83,8 +83,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for name in ("hparams", "trials"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            check_whole(name, getattr(self, name))
         if not self.algorithms:
             raise ValueError("`algorithms` must name at least one training algorithm.")
         known = {name for algorithm in self.algorithms for name in settings_of(algorithm)}

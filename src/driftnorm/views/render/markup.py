@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from markupsafe import Markup, escape
 
-__all__ = ["Child", "breakable", "joined", "prose", "sound", "tag"]
-
 _JOINTS = re.compile("(?<=[_:=+/@])(?=.)")
 # Characters that XML and HTML do not allow; tab and newline are fine.
 _CONTROL = dict.fromkeys(

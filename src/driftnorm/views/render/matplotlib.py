@@ -11,8 +11,6 @@ import numpy as np
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.palette import QUIET, colours_of
 
-__all__ = ["FORMS", "draw"]
-
 # For each format, the metadata that would make two files of one figure differ.
 FORMS: dict[str, dict[str, None]] = {
     ".png": {},

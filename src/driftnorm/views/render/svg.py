@@ -19,8 +19,6 @@ from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.palette import slot_classes
 from driftnorm.views.render.markup import joined, tag
 
-__all__ = ["charts", "heat_chart", "nice_ticks", "shorten"]
-
 _LETTER, _LINE = 6.6, 11  # about as wide, and as high, as small text is
 _UPRIGHT = 24  # letters
 

@@ -15,8 +15,6 @@ from driftnorm.views.report.groups import Group
 from driftnorm.views.report.section import Example
 from driftnorm.views.report.verdicts import usual_method
 
-__all__ = ["group_examples"]
-
 _MOST = 12
 
 

@@ -11,8 +11,6 @@ from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.samples import Exhibits, read_exhibits
 from driftnorm.views.report.run_record import RUN_FILE, Run, read_run
 
-__all__ = ["Gathered", "gather"]
-
 
 @dataclass(frozen=True)
 class Gathered:

@@ -22,8 +22,6 @@ from driftnorm.views.report.section import Block, Section, mean_along, reliabili
 from driftnorm.views.report.tables import paper_tables, shift_table, summary_table
 from driftnorm.views.report.verdicts import group_verdict
 
-__all__ = ["group_section", "mean_by_share"]
-
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
 

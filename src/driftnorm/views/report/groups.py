@@ -19,8 +19,6 @@ from driftnorm.bench.vocabulary import METHOD_ORDER
 from driftnorm.shifts import CORRUPTIONS
 from driftnorm.views.compare import by_method, methods_of, paired_change, stream_of
 
-__all__ = ["Group", "group_rows", "mean_of", "shared_rows"]
-
 _RANK = {name: rank for rank, name in enumerate(METHOD_ORDER)}
 
 

@@ -9,8 +9,6 @@ from driftnorm.bench.metrics import Interval
 from driftnorm.bench.rows import Row
 from driftnorm.views.report.groups import mean_of
 
-__all__ = ["ACCURACY", "ERROR", "Measure"]
-
 
 class Measure(NamedTuple):
     """What numbers on a page are, in %.

@@ -25,8 +25,6 @@ from driftnorm.views.report.targets import compared_failures, compared_rows, dom
 from driftnorm.views.report.verdicts import best_method, overall_verdict
 from driftnorm.views.table import Column, Table
 
-__all__ = ["TEMPLATES", "make_report", "page"]
-
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

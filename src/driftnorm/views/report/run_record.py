@@ -41,8 +41,6 @@ from typing import Any, NamedTuple
 from driftnorm.bench.metrics import Interval
 from driftnorm.views.report.section import Example
 
-__all__ = ["RUN_FILE", "LayerDrift", "Run", "read_run"]
-
 RUN_FILE = "run.json"
 PAIRS = ("compared_entropy", "compared_confidence", "sample_accuracy")
 """Numbers that the record has for both networks."""

@@ -16,8 +16,6 @@ from driftnorm.views.report.section import Block, Section, mean_along, reliabili
 from driftnorm.views.report.verdicts import run_verdict
 from driftnorm.views.table import Column, Table
 
-__all__ = ["look_of", "run_section", "run_series"]
-
 _STREAMED = ("online_error", "entropy")
 _DISTANCE = "Distance of the data's statistics from the source's, in the source's deviations"
 _EXAMPLES = (

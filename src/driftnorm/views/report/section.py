@@ -14,8 +14,6 @@ from driftnorm.views.figure import Figure, Series
 from driftnorm.views.render.svg import charts
 from driftnorm.views.table import Table
 
-__all__ = ["Block", "Example", "Section", "mean_along", "reliability_block"]
-
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _MOST_POINTS = 60  # longer curves are averaged in blocks
 

@@ -14,8 +14,6 @@ from driftnorm.views.report.measure import ERROR, Measure
 from driftnorm.views.robustness import VIEWS
 from driftnorm.views.table import Column, Table
 
-__all__ = ["paper_tables", "shift_table", "sort_key", "summary_table"]
-
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 

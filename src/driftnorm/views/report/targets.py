@@ -17,8 +17,6 @@ from driftnorm.views.domain_tables import DOMAIN_VIEWS
 from driftnorm.views.paper import SETS
 from driftnorm.views.table import Table
 
-__all__ = ["compared_failures", "compared_rows", "domain_tables"]
-
 _STUDY = "domains"
 _NOTE = (
     "Streams are the target domains' scored splits, seeds are the networks' trials; the setting of "

@@ -19,15 +19,6 @@ from driftnorm.views.report.run_record import Run
 
 Outcome: TypeAlias = Literal["hurts", "helps", "unclear", "unknown"]
 
-__all__ = [
-    "USUAL",
-    "best_method",
-    "group_verdict",
-    "overall_verdict",
-    "run_verdict",
-    "usual_method",
-]
-
 USUAL = "steady"
 """The default method of `driftnorm.adapt`."""
 _NAMED = 3  # methods that are named one by one

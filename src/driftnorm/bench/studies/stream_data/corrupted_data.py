@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, Shift
@@ -13,7 +14,6 @@ from driftnorm.bench.studies.corrupted_streams import Streams, open_streams
 from driftnorm.bench.studies.corruption_checks import (
     check_corruptions,
     check_there,
-    check_whole,
 )
 from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
 from driftnorm.bench.studies.stream_data.stream_data import (
@@ -25,8 +25,6 @@ from driftnorm.errors import DataError
 from driftnorm.images.image_set import Images
 from driftnorm.images.labelled import load_clean
 from driftnorm.streams import Domain
-
-__all__ = ["CorruptedData"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,10 @@ class CorruptedData(GivenNetworks):
             check_corruptions(names)
         if not self.corruptions:
             raise ValueError("`corruptions` must name at least one; `clean` is one.")
-        check_whole("severity", (self.severity,), 1, 5)
-        check_whole("skip", (self.skip,), 0)
+        check_whole("severity", self.severity, 1, 5)
+        check_whole("skip", self.skip, 0)
         if self.limit is not None:
-            check_whole("limit", (self.limit,), 1)
+            check_whole("limit", self.limit)
 
     @cached_property
     def _streams(self) -> Streams:
@@ -119,12 +117,8 @@ class CorruptedData(GivenNetworks):
         return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in names]
 
     def graded(self) -> list[Domain]:
-        """Severities from 1 on."""
-        found = [
-            Domain(domain.name, severity)
-            for domain in self.domains
-            for severity in range(min(1, domain.severity), domain.severity + 1)
-        ]
+        """Only those that the data have."""
+        found = super().graded()
         names = [domain.name for domain in found if domain.severity]
         if names:
             severities = sorted({domain.severity for domain in found} - {0})

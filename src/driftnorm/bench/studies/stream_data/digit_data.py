@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId
 from driftnorm.bench.runner import Task
-from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
 from driftnorm.bench.studies.digits import (
     load_network,
@@ -34,8 +33,6 @@ from driftnorm.bench.studies.stream_data.stream_data import (
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.streams import Domain
 
-__all__ = ["DigitData"]
-
 
 @dataclass(frozen=True)
 class DigitData(StreamData):
@@ -52,15 +49,11 @@ class DigitData(StreamData):
     severity: int = SEVERITIES[-1]
 
     def __post_init__(self) -> None:
-        check_whole("severity", (self.severity,), SEVERITIES[0], SEVERITIES[-1])
+        check_whole("severity", self.severity, SEVERITIES[0], SEVERITIES[-1])
         if not self.names:
             raise ValueError("`names` must hold at least one shift; `clean` is one.")
         for name in self.names:
-            if name not in (known := (CLEAN, *SHIFTS)):
-                raise ValueError(
-                    f"digits have no shift {name!r}.{nearest(name, known)} Known: "
-                    f"{', '.join(known)}."
-                )
+            check_choice("names", name, (CLEAN, *SHIFTS))
 
     @property
     def data_id(self) -> DataId:
@@ -76,14 +69,6 @@ class DigitData(StreamData):
     def domains(self) -> list[Domain]:
         """Shifts at the one severity."""
         return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in self.names]
-
-    def graded(self) -> list[Domain]:
-        """Severities from 1 on."""
-        return [
-            Domain(domain.name, severity)
-            for domain in self.domains
-            for severity in range(min(1, domain.severity), domain.severity + 1)
-        ]
 
     def has_clean(self) -> bool:
         """Always."""

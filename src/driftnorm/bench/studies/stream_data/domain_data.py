@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId
-from driftnorm.bench.studies.corruption_checks import check_whole
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.given_networks import GivenNetworks
 from driftnorm.bench.studies.stream_data.stream_data import Pictures
@@ -18,8 +18,6 @@ from driftnorm.images.domains.domain_arrays import DomainArrays
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.images.image_set import ImageSet, spread_positions
 from driftnorm.streams import Domain
-
-__all__ = ["DomainData"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class DomainData(GivenNetworks):
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            check_whole("limit", (self.limit,), 1)
+            check_whole("limit", self.limit)
 
     @cached_property
     def _arrays(self) -> DomainArrays:
@@ -97,10 +95,6 @@ class DomainData(GivenNetworks):
         arrays = self._arrays
         names = self.names or tuple(domain.name for domain in arrays.domains)
         return [Domain(arrays.domains[arrays.index(name)].name) for name in names]
-
-    def graded(self) -> list[Domain]:
-        """Domains have no severities."""
-        return self.domains
 
     def has_clean(self) -> bool:
         """Only if a domain has that name."""

@@ -12,8 +12,6 @@ from driftnorm.bench.cell import NetworkId
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.stream_data import StreamData
 
-__all__ = ["GivenNetworks"]
-
 
 @dataclass(frozen=True)
 class GivenNetworks(StreamData):

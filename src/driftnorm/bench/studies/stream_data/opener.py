@@ -15,8 +15,6 @@ from driftnorm.images.contents import is_picture_name
 from driftnorm.images.domains.named import kind_and_place
 from driftnorm.shifts import CORRUPTIONS
 
-__all__ = ["DIGITS", "holds_domains", "open_stream_data"]
-
 DIGITS = "digits"
 _ARCHIVES = (".tar", ".tgz", ".gz", ".bz2", ".xz")
 

@@ -19,8 +19,6 @@ from driftnorm.bench.runner import Task
 from driftnorm.images.tensors import unit
 from driftnorm.streams import Course, Domain, Gradual, Probes, Steady
 
-__all__ = ["CLEAN_DOMAIN", "SOURCE_IMAGES", "Pictures", "StreamData"]
-
 CLEAN_DOMAIN = Domain(CLEAN)
 SOURCE_IMAGES = 512  # for methods that must see some first
 Pictures: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
@@ -46,9 +44,13 @@ class StreamData(Description, ABC):
     def domains(self) -> list[Domain]:
         """The domains in the order of the course."""
 
-    @abstractmethod
     def graded(self) -> list[Domain]:
         """Every severity of each domain, for a course that rises and falls."""
+        return [
+            Domain(domain.name, severity)
+            for domain in self.domains
+            for severity in range(min(1, domain.severity), domain.severity + 1)
+        ]
 
     @abstractmethod
     def has_clean(self) -> bool:

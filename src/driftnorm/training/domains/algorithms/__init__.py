@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driftnorm._internal.names import nearest
+from driftnorm._internal.arguments import check_choice
 from driftnorm.training.domains.algorithm import Algorithm
 from driftnorm.training.domains.algorithms.arm import ARM
 from driftnorm.training.domains.algorithms.coral import CORAL
@@ -27,9 +27,5 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 def find_algorithm(name: str) -> type[Algorithm]:
     """The class of this name."""
-    if name.lower() not in ALGORITHMS:
-        raise ValueError(
-            f"there is no training algorithm {name!r}.{nearest(name, ALGORITHMS)} "
-            f"Known: {', '.join(ALGORITHMS)}."
-        )
+    check_choice("algorithm", name.lower(), ALGORITHMS)
     return ALGORITHMS[name.lower()]

@@ -27,6 +27,7 @@ from typing import get_args
 import torch
 from torch import nn
 
+from driftnorm._internal.arguments import check_choice
 from driftnorm.models import Normalized
 from driftnorm.models.channels import first_convolution
 from driftnorm.models.deployed import ArmNetwork
@@ -35,8 +36,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
-
-__all__ = ["ARM"]
 
 
 class ARM(Algorithm):
@@ -68,8 +67,7 @@ class ARM(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        if reading not in get_args(Reading):
-            raise ValueError(f"`reading` must be one of {get_args(Reading)}, got {reading!r}.")
+        check_choice("reading", reading, get_args(Reading))
         self.reading, self.group_size = reading, group_size
         whole = network.featurizer
         if isinstance(whole, Normalized):  # the context is made of normalised images

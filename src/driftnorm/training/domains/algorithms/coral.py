@@ -15,8 +15,6 @@ from torch import Tensor
 
 from driftnorm.training.domains.algorithms.matching import FeatureMatching
 
-__all__ = ["CORAL"]
-
 
 class CORAL(FeatureMatching):
     """Matches the first two moments."""

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend, mean_cross_entropy
 from driftnorm.training.loop import TrainState
 
-__all__ = ["ERM"]
-
 
 class ERM(Algorithm):
     """Plain training on everything."""

@@ -16,12 +16,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend, mean_cross_entropy
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
-
-__all__ = ["GroupDRO"]
 
 
 class GroupDRO(Algorithm):
@@ -48,7 +46,7 @@ class GroupDRO(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("eta", eta, 0)
+        check_number("eta", eta, least=0)
         self.eta = eta
         self.register_buffer("q", torch.full((domains,), 1 / domains))
 

@@ -20,12 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
-
-__all__ = ["IRM"]
 
 
 class IRM(Algorithm):
@@ -54,8 +52,8 @@ class IRM(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("penalty_weight", penalty_weight, 0)
-        require("anneal_steps", anneal_steps, 0, whole=True)
+        check_number("penalty_weight", penalty_weight, least=0)
+        check_number("anneal_steps", anneal_steps, least=0, whole=True)
         self.penalty_weight, self.anneal_steps = penalty_weight, anneal_steps
         self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 

@@ -15,12 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
-
-__all__ = ["FeatureMatching"]
 
 
 class FeatureMatching(Algorithm):
@@ -46,7 +44,7 @@ class FeatureMatching(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("gamma", gamma, 0)
+        check_number("gamma", gamma, least=0)
         self.gamma = gamma
 
     @abstractmethod

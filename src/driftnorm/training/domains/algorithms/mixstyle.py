@@ -26,13 +26,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend, mean_cross_entropy
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.stages import stage_names
 from driftnorm.training.loop import TrainState
-
-__all__ = ["MixStyle", "mix_styles"]
 
 Mixing = Literal["random", "crossdomain"]
 
@@ -69,11 +67,9 @@ class MixStyle(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("p", p, 0, 1)
-        if not alpha > 0:
-            raise ValueError(f"`alpha` must be positive, got {alpha}.")
-        if mixing not in get_args(Mixing):
-            raise ValueError(f"`mixing` must be one of {get_args(Mixing)}, got {mixing!r}.")
+        check_number("p", p, least=0, most=1)
+        check_number("alpha", alpha)
+        check_choice("mixing", mixing, get_args(Mixing))
         self.p, self.alpha, self.eps, self.mixing = p, alpha, eps, mixing
         self.stages = tuple(stage_names(network.featurizer)[:3] if stages is None else stages)
         for name in self.stages:

@@ -20,11 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
-
-__all__ = ["Mixup"]
 
 
 class Mixup(Algorithm):
@@ -50,8 +49,7 @@ class Mixup(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        if not alpha > 0:
-            raise ValueError(f"`alpha` must be positive, got {alpha}.")
+        check_number("alpha", alpha)
         self.alpha = alpha
 
     def step(self, state: TrainState, batch: DomainBatch) -> Mapping[str, float]:

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from driftnorm.training.domains.algorithms.matching import FeatureMatching
 
-__all__ = ["MMD"]
-
 WIDTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 SMALLEST_DISTANCE = 1e-30  # rounding makes squared distances of equal features negative
 

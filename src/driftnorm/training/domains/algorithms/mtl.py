@@ -24,14 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.models.deployed import Embedding, MtlHead
-from driftnorm.training.augmentation.standard import require
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.loop import TrainState
-
-__all__ = ["MTL"]
 
 
 class MTL(Algorithm):
@@ -60,9 +58,8 @@ class MTL(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("ema", ema, 0, 1)
-        if reading not in get_args(Reading):
-            raise ValueError(f"`reading` must be one of {get_args(Reading)}, got {reading!r}.")
+        check_number("ema", ema, least=0, most=1)
+        check_choice("reading", reading, get_args(Reading))
         self.ema, self.reading = ema, reading
         weight = network.classifier.weight
         embedding: Embedding = "noise" if reading == "domainbed" else "mean"

@@ -33,14 +33,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
 from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import outputs_of, stage_names
 from driftnorm.training.loop import TrainState
-
-__all__ = ["RSC"]
 
 
 class RSC(Algorithm):
@@ -71,10 +69,9 @@ class RSC(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("f_drop", f_drop, 0, 1)
-        require("b_drop", b_drop, 0, 1)
-        if reading not in get_args(Reading):
-            raise ValueError(f"`reading` must be one of {get_args(Reading)}, got {reading!r}.")
+        check_number("f_drop", f_drop, least=0, most=1)
+        check_number("b_drop", b_drop, least=0, most=1)
+        check_choice("reading", reading, get_args(Reading))
         self.f_drop, self.b_drop, self.reading = f_drop, b_drop, reading
         if reading == "paper":
             self.last_stage = stage_names(network.featurizer)[-1]

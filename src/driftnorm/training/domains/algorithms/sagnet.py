@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.training.augmentation.standard import require
+from driftnorm._internal.arguments import check_choice, check_number
 from driftnorm.training.domains.algorithm import Algorithm, DomainBatch, Minibatch, descend
 from driftnorm.training.domains.later_stages import (
     Tail,
@@ -45,8 +45,6 @@ from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.domains.settings import Reading
 from driftnorm.training.domains.stages import stage_names
 from driftnorm.training.loop import TrainState
-
-__all__ = ["SagNet", "randomised_content", "randomised_style"]
 
 EPS = 1e-5
 
@@ -82,11 +80,9 @@ class SagNet(Algorithm):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(network, domains, lr=lr, weight_decay=weight_decay)
-        require("w_adv", w_adv, 0)
-        if not clip > 0:
-            raise ValueError(f"`clip` must be positive, got {clip}.")
-        if reading not in get_args(Reading):
-            raise ValueError(f"`reading` must be one of {get_args(Reading)}, got {reading!r}.")
+        check_number("w_adv", w_adv, least=0)
+        check_number("clip", clip)
+        check_choice("reading", reading, get_args(Reading))
         self.w_adv, self.clip, self.reading = w_adv, clip, reading
         self.style: nn.Module
         if reading == "paper":

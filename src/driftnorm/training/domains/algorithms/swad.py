@@ -29,8 +29,6 @@ from driftnorm.training.domains.algorithm import Algorithm, DomainBatch
 from driftnorm.training.domains.algorithms.valley import Valley, ValleyRule
 from driftnorm.training.loop import TrainState
 
-__all__ = ["SWAD", "reestimate_statistics"]
-
 
 class SWAD(Algorithm):
     """Another algorithm, and the mean of its weights along the valley.

@@ -24,9 +24,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-from driftnorm.training.augmentation.standard import require
-
-__all__ = ["Valley", "ValleyRule"]
+from driftnorm._internal.arguments import check_number
 
 
 class Valley(NamedTuple):
@@ -70,9 +68,9 @@ class ValleyRule:
     count_twice: bool = False
 
     def __post_init__(self) -> None:
-        require("n_converge", self.n_converge, 1)
-        require("n_tolerance", self.n_tolerance, 1)
-        require("tolerance_ratio", self.tolerance_ratio, 0)
+        check_number("n_converge", self.n_converge, least=1)
+        check_number("n_tolerance", self.n_tolerance, least=1)
+        check_number("tolerance_ratio", self.tolerance_ratio, least=0)
 
     @property
     def memory(self) -> int:

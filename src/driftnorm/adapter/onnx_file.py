@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from driftnorm._internal.optional import import_optional
+
 if TYPE_CHECKING:
     from driftnorm.adapter._engine import RecipeAdapter
-
-__all__ = ["export_onnx"]
 
 
 class _LogitsOnly(nn.Module):
@@ -50,13 +50,8 @@ def export_onnx(
     Returns:
         The largest absolute difference between ONNX's logits and the frozen adapter's.
     """
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401  (torch's exporter needs it)
-    except ImportError as error:
-        raise ImportError(
-            'exporting needs onnx, onnxruntime and onnxscript: pip install "driftnorm[onnx]"'
-        ) from error
+    import_optional("onnxscript", "exporting to ONNX", "onnx")  # torch's exporter needs it
+    onnxruntime = import_optional("onnxruntime", "exporting to ONNX", "onnx")
     select = adapter.converted.logits
     was_frozen = adapter.frozen
     try:
@@ -86,13 +81,23 @@ def export_onnx(
         differences = []
         for x, wanted in expected:
             answer = torch.from_numpy(session.run(None, {"input": x.cpu().numpy()})[0])
-            differences.append(float((answer - wanted).abs().max()))
-            if not differences[-1] <= tolerance * max(1.0, float(wanted.abs().max())):
-                raise ValueError(
-                    f"the exported network differs from the adapter by {differences[-1]:.2g}, more "
-                    f"than the `tolerance` of {tolerance:.2g} allows; {path} was not written."
-                )
+            differences.append(checked_difference(answer, wanted, tolerance, path))
         os.replace(unchecked, path)
     finally:
         unchecked.unlink(missing_ok=True)
     return max(differences)
+
+
+def checked_difference(answer: Tensor, wanted: Tensor, tolerance: float, path: str | Path) -> float:
+    """The largest difference of an exported network's logits from the adapter's.
+
+    Raises:
+        ValueError: It is larger than the tolerance, relative to the size of the logits, allows.
+    """
+    difference = float((answer - wanted).abs().max())
+    if not difference <= tolerance * max(1.0, float(wanted.abs().max())):
+        raise ValueError(
+            f"the exported network differs from the adapter by {difference:.2g}, more than the "
+            f"`tolerance` of {tolerance:.2g} allows; {path} was not written."
+        )
+    return difference

@@ -1,4 +1,4 @@
-"""The warnings of adapters as text, for a row, a run's notes or the terminal."""
+"""Warnings and errors as text, for a row, a run's notes or the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Any
 
 from driftnorm.errors import DriftnormWarning
 
-__all__ = ["warnings_to"]
+
+def first_line(error: Exception) -> str:
+    r"""What an error of other people's code says, in one line; its kind if it says nothing.
+
+    >>> first_line(ValueError("no shape\nat line 3")), first_line(KeyError())
+    ('no shape', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager

@@ -16,8 +16,6 @@ from driftnorm.views.compare import by_method, error_of, methods_of, paired_chan
 from driftnorm.views.figure import Figure, Series
 from driftnorm.views.table import Column, Table
 
-__all__ = ["demo_figure", "demo_table"]
-
 _HIGHLIGHT = ("source", "bn", "tent", "gprebn", "gprebn+rt3a")
 _TITLE = "Handwritten digits, shifted at test time: accuracy in %"
 
