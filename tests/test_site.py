@@ -17,6 +17,9 @@ import pytest
 import torch
 from chromium import NEEDS_CHROMIUM, Browser
 
+from driftnorm.streams import parse_stream
+from driftnorm.streams.composition import COURSES, ORDERS
+
 ROOT = Path(__file__).parent.parent
 DOCS, TOOLS = ROOT / "docs", ROOT / "docs" / "tools"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
@@ -208,6 +211,19 @@ def test_the_page_of_verdicts_says_what_its_rows_say() -> None:
     assert made.followed(rows[0], ("help",)) in rows[0]["accuracy"].values()
     # What the README says.
     assert not any(made.effect(row) == "hurt" for row in rows if row["outcome"] == "help")
+
+
+def test_the_words_of_a_stream_are_those_that_exist() -> None:
+    table = (DOCS / "streams.md").read_text().partition("| word |")[2].partition("\n\n")[0]
+    words = [
+        word
+        for line in table.splitlines()[2:]
+        for word in re.findall(r"`([^`]+)`", line.split("|")[1])
+    ]
+    for word in words:
+        parse_stream(f"continual{word}" if word.startswith("+") else word)
+    named = {part for word in words for part in re.split("[+:]", word)[:2]}
+    assert {*COURSES, *ORDERS} <= named
 
 
 def test_pictures_on_the_pages_are_there_and_described() -> None:
