@@ -12,6 +12,7 @@ from torch import Tensor
 
 from driftnorm.parts.answers import Lame
 from driftnorm.parts.contract import Answer, Signal, Step, check_counts, check_shares
+from driftnorm.parts.losses import of_classes
 
 __all__ = ["Gated", "LabelOrder", "likeness", "neighbour_sums"]
 
@@ -76,7 +77,7 @@ class LabelOrder(Signal):
         return likeness(pairs, float(known["squares"]) / images, known["p"] / images)
 
     def _counted(self, known: Remembered, logits: Tensor) -> dict[str, Any]:
-        p = F.softmax(logits, dim=1)
+        p = F.softmax(of_classes(logits), dim=1)
         rows = p.flatten(2).mean(dim=2) if p.dim() > 2 else p  # one for each image
         new = {
             "images": float(len(rows)),
