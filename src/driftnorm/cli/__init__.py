@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 
 import cyclopts
 
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
+from driftnorm.errors import DriftnormWarning
 
 __all__ = ["app", "main"]
 
@@ -99,6 +102,7 @@ def take_imports(words: list[str]) -> list[str]:
 def main() -> None:
     """Entry point: usage errors in one line, Ctrl-C without a traceback."""
     keep_freed_memory()
+    warnings.formatwarning = _in_one_line(warnings.formatwarning)
     terminated: list[int] = []
 
     def terminate(number: int, frame: object) -> None:
@@ -128,6 +132,19 @@ def main() -> None:
     except (ValueError, TypeError, ImportError) as error:
         print(f"driftnorm: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _in_one_line(usual: Callable[..., str]) -> Callable[..., str]:
+    """Our warnings without the line of Python that they point at; others as usual."""
+
+    def formatted(
+        message: Warning | str, category: type[Warning], *place: object, **more: object
+    ) -> str:
+        if issubclass(category, DriftnormWarning):
+            return f"note: {message}\n"
+        return usual(message, category, *place, **more)
+
+    return formatted
 
 
 def _of_use(error: cyclopts.CycloptsError) -> str:
