@@ -158,6 +158,8 @@ def _of_use(error: cyclopts.CycloptsError) -> str:
 
 def _in_words(error: OSError) -> str:
     """The error without its errno."""
+    if isinstance(error, FileExistsError) and error.filename:
+        return f"{error.filename} exists, and is not a folder: give another `--out`."
     if error.strerror is None:
         return str(error)
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from driftnorm.cli._output import say
 
-__all__ = ["check_places", "make_folders"]
+__all__ = ["check_places", "check_view", "make_folders"]
 
 
 def check_places(
@@ -39,6 +39,12 @@ def check_places(
         for other, given in read.items():
             if given is not None and Path(given).resolve() == file:
                 raise ValueError(f"`{flag}` would overwrite {given}, which is `{other}`.")
+
+
+def check_view(out: Path, rows: Sequence[Path]) -> None:
+    """Reject the output file of a command that shows rows, if it would overwrite these."""
+    for path in [*rows] or [None]:
+        check_places({"--out": out}, {"ROWS": path})
 
 
 def make_folders(written: Mapping[str, Path | None], console: Console) -> None:
