@@ -17,6 +17,9 @@ import pytest
 import torch
 from chromium import NEEDS_CHROMIUM, Browser
 
+from driftnorm.streams import parse_stream
+from driftnorm.streams.composition import COURSES, ORDERS
+
 ROOT = Path(__file__).parent.parent
 DOCS, TOOLS = ROOT / "docs", ROOT / "docs" / "tools"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
@@ -85,6 +88,24 @@ def test_python_on_the_pages_runs(
                 exec(compile(snippet, page, "exec"), names)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_the_method_on_the_page_about_extending_keeps_the_promises(tmp_path: Path) -> None:
+    """As the page says it can be checked: by the property tests, from outside."""
+    code = next(block for block in blocks("extending.md", ("python",)) if "register(" in block)
+    (tmp_path / "mymethods.py").write_text(code.partition("\nnet = ")[0])
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "tests/adapter/test_promises.py", "-k", "certain"),
+            *("-p", "no:cacheprovider"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DRIFTNORM_IMPORT": "mymethods", "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
@@ -208,6 +229,19 @@ def test_the_page_of_verdicts_says_what_its_rows_say() -> None:
     assert made.followed(rows[0], ("help",)) in rows[0]["accuracy"].values()
     # What the README says.
     assert not any(made.effect(row) == "hurt" for row in rows if row["outcome"] == "help")
+
+
+def test_the_words_of_a_stream_are_those_that_exist() -> None:
+    table = (DOCS / "streams.md").read_text().partition("| word |")[2].partition("\n\n")[0]
+    words = [
+        word
+        for line in table.splitlines()[2:]
+        for word in re.findall(r"`([^`]+)`", line.split("|")[1])
+    ]
+    for word in words:
+        parse_stream(f"continual{word}" if word.startswith("+") else word)
+    named = {part for word in words for part in re.split("[+:]", word)[:2]}
+    assert {*COURSES, *ORDERS} <= named
 
 
 def test_pictures_on_the_pages_are_there_and_described() -> None:

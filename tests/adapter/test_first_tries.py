@@ -62,6 +62,7 @@ def test_logits_by_name(change: Any, name: Any, network: Build, batches: Draw) -
     ("change", "name", "take"),
     [
         (lambda y: Output(y), None, lambda answer: answer.logits),
+        (lambda y: {"logits": y, "aux": y.mean()}, None, lambda answer: answer["logits"]),
         (lambda y: SimpleNamespace(scores=y, aux=y.mean()), "scores", lambda answer: answer.scores),
         (lambda y: {"out": y, "aux": y.mean()}, "out", lambda answer: answer["out"]),
         (lambda y: (y, y.mean()), lambda answer: answer[0], lambda answer: answer[0]),
@@ -94,6 +95,11 @@ def test_a_wrong_name_of_the_logits_is_told(network: Build, batches: Draw) -> No
     adapter = adapt(Wrapped(network(), lambda y: {"out": y}).eval(), "bn", logits="logits")
     with pytest.raises(TypeError, match=r"no such key or attribute; it has: out"):
         adapter(batches()[0])
+
+
+def test_a_number_for_the_logits_is_told_before_the_first_batch(network: Build) -> None:
+    with pytest.raises(TypeError, match=r"`logits` must be a function, .*output\[0\].* got 0"):
+        adapt(network(), "bn", logits=0)  # type: ignore[call-overload]
 
 
 def test_integer_labels_are_not_the_batch(network: Build, batches: Draw) -> None:

@@ -258,7 +258,9 @@ def test_a_selector_that_selects_nothing_is_told(network: Build, batches: Draw) 
         late(batches()[0])
 
 
-@pytest.mark.parametrize("method", ["tent", "gprebn", "pl", "shot-im"])
+@pytest.mark.parametrize(
+    "method", ["tent", "gprebn", "pl", "shot-im", "steady", "t3a", "rt3a", "lame", "gprebn+prior"]
+)
 def test_one_logit_is_told(method: str, network: Build, batches: Draw) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(108, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
     adapter = adapt(model.eval(), method, guard="off")

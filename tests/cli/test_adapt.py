@@ -75,6 +75,11 @@ def messy(home: Path) -> Path:
     return root
 
 
+def test_one_class_for_all_images_is_refused(home: Path) -> None:
+    with pytest.raises(ValueError, match=r"one number per image.*two logits"):
+        Plan(home / "a.csv", WANTED, ("0",), {})
+
+
 def test_a_messy_folder(home: Path, messy: Path) -> None:
     content = run(home, messy, "a.csv", labels="folders", method="bn", guard="off")
     found = rows(content)

@@ -218,6 +218,13 @@ def test_words_after_the_file_win(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("change", [["--out", "b"], ["-o", "b"], ["-o=b"]])
+def test_short_flags_win_as_well(change: list[str], tmp_path: Path) -> None:
+    path = written(tmp_path, "command: bench robustness\narguments: {data: a, model: m, out: c}\n")
+    _, bound = parse_config(path, load_config(path), change)
+    assert bound.arguments["out"] == Path("b")
+
+
 # ------------------------------------------------------------------ real runs, repeated
 
 

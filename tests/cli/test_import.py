@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import driftnorm
 from driftnorm import methods
 from driftnorm.cli._method_table import method_options
 from driftnorm.errors import DriftnormWarning
@@ -51,6 +52,50 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert done.stderr.splitlines()[-1].startswith("driftnorm: ")
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("x = 1\nx = (\n", "mine.py, line 2 raises SyntaxError: '(' was never closed."),
+        ("x = 1\nx / 0\n", "mine.py, line 2 raises ZeroDivisionError: division by zero."),
+    ],
+)
+@pytest.mark.parametrize("words", [("methods", "--import", "mine"), ("adapt", "mine:net", ".")])
+def test_a_module_that_is_broken_is_one_line(
+    code: str, why: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    done = driftnorm_command(*words, folder=tmp_path)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("driftnorm: ")]
+    assert said == done.stderr.splitlines()[-1:]
+    assert "names the module 'mine', which cannot be imported" in said[0]
+    assert said[0].endswith(why)
+
+
+def test_a_file_in_place_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    done = driftnorm_command("methods", "--import", "mine.py", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("without its .py.")
+
+
+def test_only_methods_can_be_registered() -> None:
+    with pytest.raises(TypeError, match=r"`method` must be a driftnorm\.Method, got 'bn'"):
+        driftnorm.register("bn")  # type: ignore[arg-type]
+
+
+def test_a_broken_package_is_one_line_on_the_command_line(tmp_path: Path) -> None:
+    about = tmp_path / "theirs-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[driftnorm.methods]\nx = driftnorm:adapt\n")
+    done = driftnorm_command("methods", "bn", folder=tmp_path)  # -m looks there first
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("note: the method 'x' of theirs is left out")
+    assert ".." not in done.stderr
 
 
 @pytest.mark.parametrize("registers", [False, True])

@@ -154,6 +154,18 @@ def test_as_a_module() -> None:
     assert told.stdout.strip() == driftnorm.__version__
 
 
+def test_a_file_in_place_of_a_folder_for_rows(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("")
+    words = ["bench", "streams", "--data", "digits", "--part", "20", "-o", "taken"]
+    monkeypatch.setattr(cli, "app", functools.partial(app, words))
+    with pytest.raises(SystemExit):
+        main()
+    assert "driftnorm: taken exists, and is not a folder" in capsys.readouterr().err
+
+
 def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((4, 32, 32, 3), np.uint8))
     for words in (["no.safetensors"], ["resnet20", "--weights", "no.safetensors"]):
@@ -179,6 +191,18 @@ def test_a_model_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
             "driftnorm: `--out` must be a file that ends in .html",
         ),
         (
+            ["table", "summary", "r.jsonl", "-o", "r.jsonl"],
+            "driftnorm: `--out` would overwrite r.jsonl, which is `ROWS`.",
+        ),
+        (
+            ["plot", "severity", "r.jsonl", "-o", "a/b/p.png"],
+            "driftnorm: `--out` ",
+        ),
+        (
+            ["report", "r.jsonl", "-o", "a/b/r.html"],
+            "driftnorm: `--out` ",
+        ),
+        (
             ["adapt", "x:y", "d", "--method", "gprebn:theta=abc"],
             "driftnorm: 'gprebn' with theta='abc': `theta` is the weight of the target statistics",
         ),
@@ -190,6 +214,8 @@ def test_slips_are_told_in_words(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.csv").write_text("name\n")
     (tmp_path / "p.run").mkdir()
+    save_rows(made_rows({"source": 0.5, "bn": 0.4}, [("fog", 1)]), tmp_path / "r.jsonl")
+    held = (tmp_path / "r.jsonl").read_bytes()
     monkeypatch.setattr(cli, "app", functools.partial(app, words))
     with pytest.raises(SystemExit) as stop:
         main()
@@ -198,3 +224,5 @@ def test_slips_are_told_in_words(
     assert told.startswith(message)
     assert "Errno" not in told
     assert len(told.splitlines()) == 1
+    assert (tmp_path / "r.jsonl").read_bytes() == held
+    assert not (tmp_path / "a").exists()

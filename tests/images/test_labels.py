@@ -47,6 +47,11 @@ def test_a_network_without_names_of_classes_is_asked_for_them(tmp_path: Path) ->
         open_labels("folders", ["0", "1"], images)
 
 
+def test_a_folder_in_place_of_labels(tmp_path: Path, listed: Inputs) -> None:
+    with pytest.raises(FileNotFoundError, match="is a folder: give a CSV file"):
+        open_labels(str(tmp_path), CLASSES, listed)
+
+
 def test_the_folder_that_an_image_lies_in(tmp_path: Path) -> None:
     """What torchvision and timm go by; with prefixes before it, as lists have them."""
     names = [

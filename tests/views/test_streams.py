@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -126,6 +127,27 @@ def test_the_figure_has_windows_and_what_came(tmp_path: Path) -> None:
     assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 6, "fog 5"), (6, 12, "snow 5")]
     draw(figure, tmp_path / "stream.svg")
     assert "snow 5" in (tmp_path / "stream.svg").read_text()
+
+
+@pytest.mark.parametrize("images", [600, 40_000])
+def test_what_comes_when_can_be_seen_on_streams_of_any_length(images: int) -> None:
+    positions = parse_stream(f"continual:part={images // 2}").positions(
+        np.arange(images) % 3, [Domain("fog", 2), Domain("snow", 4)]
+    )
+    points = timeline_figure(positions).series[0].x
+    assert len(points) >= 20
+    assert points[1] - points[0] <= 1000
+
+
+def test_all_of_a_stream_is_drawn_however_few_points_there_are(tmp_path: Path) -> None:
+    positions = parse_stream("continual:part=300").positions(
+        np.arange(600) % 3, [Domain("fog", 2), Domain("snow", 4)]
+    )
+    figure = timeline_figure(positions, 600)
+    draw(figure, tmp_path / "when.svg")
+    drawn = (tmp_path / "when.svg").read_text()
+    labels = [float(x) for x in re.findall(r"translate\(([-\d.]+) [-\d.]+\) rotate\(-90\)", drawn)]
+    assert min(labels) >= 0
 
 
 @pytest.mark.parametrize("classes", [3, 40])

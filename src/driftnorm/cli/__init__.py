@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import cyclopts
 
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
+from driftnorm.errors import DriftnormWarning
 
 __all__ = ["app", "main"]
 
@@ -116,6 +119,7 @@ def take_imports(words: list[str]) -> list[str]:
 def main() -> None:
     """Entry point: usage errors in one line, Ctrl-C without a traceback."""
     keep_freed_memory()
+    warnings.formatwarning = _in_one_line(warnings.formatwarning)
     terminated: list[int] = []
 
     def terminate(number: int, frame: object) -> None:
@@ -147,6 +151,19 @@ def main() -> None:
         sys.exit(2)
 
 
+def _in_one_line(usual: Callable[..., str]) -> Callable[..., str]:
+    """Our warnings without the line of Python that they point at; others as usual."""
+
+    def formatted(
+        message: Warning | str, category: type[Warning], *place: object, **more: object
+    ) -> str:
+        if issubclass(category, DriftnormWarning):
+            return f"note: {message}\n"
+        return usual(message, category, *place, **more)
+
+    return formatted
+
+
 def _of_use(error: cyclopts.CycloptsError) -> str:
     """The error in one line; positional arguments are named as in `--help`."""
     if isinstance(error, cyclopts.MissingArgumentError) and error.argument is not None:
@@ -158,6 +175,8 @@ def _of_use(error: cyclopts.CycloptsError) -> str:
 
 def _in_words(error: OSError) -> str:
     """The error without its errno."""
+    if isinstance(error, FileExistsError) and error.filename:
+        return f"{error.filename} exists, and is not a folder: give another `--out`."
     if error.strerror is None:
         return str(error)
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

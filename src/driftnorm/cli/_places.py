@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -37,6 +37,12 @@ def check_places(
         for other, given in read.items():
             if given is not None and Path(given).resolve() == file:
                 raise ValueError(f"`{flag}` would overwrite {given}, which is `{other}`.")
+
+
+def check_view(out: Path, rows: Sequence[Path]) -> None:
+    """Reject the output file of a command that shows rows, if it would overwrite these."""
+    for path in (*rows, None):  # the file itself is checked without rows, too
+        check_places({"--out": out}, {"ROWS": path})
 
 
 def make_folders(written: Mapping[str, Path | None], console: Console) -> None:

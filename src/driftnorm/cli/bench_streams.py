@@ -161,7 +161,8 @@ def _preview(study: StreamStudy, folder: Path, console: Console) -> None:
     """What the study's streams show, in words, as positions and as plots."""
     for number, stream in enumerate(dict.fromkeys(cell.stream for cell in study.cells()), start=1):
         positions = study.positions(stream)
-        figure = timeline_figure(positions, min(study.window, len(positions)), study.data.classes)
+        chosen = None if study.window == WINDOW else study.window  # WINDOW is long for a picture
+        figure = timeline_figure(positions, chosen, study.data.classes)
         say(console, f"{stream.label}: {figure.note}")
         file = folder / f"{number:02}-{stream.order}-seed{stream.seed}.npz"
         positions.save(file)

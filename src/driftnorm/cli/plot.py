@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from driftnorm.cli._flags import OUT, AsJson, Quiet
 from driftnorm.cli._output import print_listing
+from driftnorm.cli._places import check_view, make_folders
 from driftnorm.cli._row_flags import (
     ChosenMethods,
     RowPaths,
@@ -55,10 +57,13 @@ def plot(
     file = out or Path(f"plot.{form or 'png'}")
     if form is not None and file.suffix != f".{form}":
         raise ValueError(f"`--out` must end in .{form} as `--format` says, got {file}.")
+    check_view(file, rows)
     found = rows_of(rows, where)
     if methods is None and len(methods_of(found)) > MOST:
         found = [row for row in found if row.method in view.methods] or found
-    draw(made_of(found, view.make, view.methods, methods), file)
+    figure = made_of(found, view.make, view.methods, methods)
+    make_folders({"--out": file}, Console(stderr=True, quiet=quiet))
+    draw(figure, file)
     if as_json:
         print(json.dumps({"file": str(file)}))
     elif not quiet:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from driftnorm._internal.files import write_atomically
 from driftnorm.cli._flags import OUT, Quiet
+from driftnorm.cli._places import check_view, make_folders
 from driftnorm.views.report.page import make_report
 
 
@@ -32,8 +34,9 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"`--out` must be a file that ends in .html, got {out}.")
+    check_view(out, rows)
     text = make_report(rows)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folders({"--out": out}, Console(stderr=True, quiet=quiet))
     write_atomically(out, text)
     if not quiet:
         print(f"Saved {out} ({len(text.encode()) / 1e6:.1f} MB).")

@@ -68,14 +68,17 @@ def _words(path: Path, kept: Config, changes: Sequence[str]) -> list[str]:
     """The file's arguments as on the command line, with the changes."""
     _, apps, _ = app.parse_commands(kept.command.split())
     flags: dict[str, str] = {}
+    short: dict[str, str] = {}
     for argument in apps[-1].assemble_argument_collection():
         # A dataclass of shared flags is not an argument itself.
         flag = next((name for name in argument.names if name.startswith("--")), None)
         if flag is not None:
             flags |= {argument.field_info.name: flag, _key(flag): flag}
+            short |= {name: flag for name in argument.names if not name.startswith("--")}
     given = {_key(name): value for name, value in kept.arguments.items()}
     check_keys(path, given, flags, f"argument of `{kept.command}`")
     changed = {flags.get(_key(word)) for word in changes if word.startswith("--")}
+    changed |= {short.get(word.partition("=")[0]) for word in changes}
     return [
         f"{flags[name]}={entry}"
         for name, value in given.items()

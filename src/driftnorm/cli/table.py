@@ -14,6 +14,7 @@ from rich.console import Console
 from driftnorm._internal.files import write_atomically
 from driftnorm.cli._flags import OUT, SWITCH
 from driftnorm.cli._output import print_listing, print_table, table_record
+from driftnorm.cli._places import check_view, make_folders
 from driftnorm.cli._row_flags import (
     ChosenMethods,
     RowPaths,
@@ -60,8 +61,8 @@ def table(
     if name == "list":
         print_listing(listing("Tables", views), as_json=as_json)
         return
-    if out is not None and out.is_dir():
-        raise IsADirectoryError(f"`--out` must be a file, but {out} is a folder.")
+    if out is not None:
+        check_view(out, rows)
     found = _made(find_view(name, views), rows, methods, where)
     wanted = "json" if as_json else form or _ENDINGS.get(out.suffix if out else "", "text")
     if wanted == "text" and out is None:
@@ -71,7 +72,7 @@ def table(
     if out is None:
         print(text)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folders({"--out": out}, Console(stderr=True))
     write_atomically(out, text)
 
 

@@ -84,8 +84,9 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
     file = Path(given)
     check_regular(file, "--labels")
     if not file.is_file():
+        wrong = "is a folder" if file.is_dir() else "does not exist"
         raise FileNotFoundError(
-            f"`--labels` {given} does not exist: give a CSV file with the columns name and label, "
+            f"`--labels` {given} {wrong}: give a CSV file with the columns name and label, "
             f"an .npy file, the word {OWN} for labels that come with the data, or the word "
             f"{FOLDERS} or {PARENTS}."
         )

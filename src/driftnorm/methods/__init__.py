@@ -6,7 +6,6 @@ answers by rT3A on top of GpreBN.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from driftnorm._internal.names import nearest
+from driftnorm._internal.own_code import import_own
 from driftnorm.errors import warn
 from driftnorm.methods import (
     alpha_bn,
@@ -78,6 +78,8 @@ _loaded: set[str] = set()
 
 def register(method: Method) -> Method:
     """Register your own method under its name."""
+    if not isinstance(method, Method):
+        raise TypeError(f"`method` must be a driftnorm.Method, got {method!r}.")
     if not re.fullmatch(r"[a-z][a-z0-9_.-]*", method.name):
         raise ValueError(
             f"`name` must be lower-case letters, digits, '-', '_' and '.', got {method.name!r}."
@@ -106,7 +108,7 @@ def known_methods() -> dict[str, Method]:
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         if name not in _loaded:
             _loaded.add(name)
-            importlib.import_module(name)
+            import_own(name, f"`--import` {name}")
     return METHODS
 
 
@@ -115,14 +117,14 @@ def _offer(point: EntryPoint) -> None:
     try:
         method = point.load()
         if not isinstance(method, Method):
-            raise TypeError(f"it must name a driftnorm.Method, got {method!r}")
+            raise TypeError(f"it must name a driftnorm.Method, got {method!r}.")
         if METHODS.get(method.name) is not method:  # its module may register it as well
             register(method)
     except Exception as error:
         package = "an installed package" if point.dist is None else point.dist.name
         warn(
             f"the method {point.name!r} of {package} is left out, since its entry point "
-            f"{point.value!r} cannot be used: {error}. Fix or uninstall {package}."
+            f"{point.value!r} cannot be used: {str(error).rstrip('.')}. Fix or uninstall {package}."
         )
 
 

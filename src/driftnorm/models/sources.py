@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from driftnorm._internal.own_code import import_own
 from driftnorm.models import _vision, deployed, efficientnet_lite
 from driftnorm.models.architectures import build, facts_of, unknown_name
 from driftnorm.models.channels import set_in_channels
@@ -124,16 +125,8 @@ def takes_classes(spec: str) -> bool:
 def _factory(module_name: str, attribute: str) -> Callable[..., object]:
     """The function that a spec names."""
     spec = f"{module_name}:{attribute}"
-    try:
-        factory: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module exists; something it imports does not
-        raise ValueError(
-            f"`spec` {spec!r} names the module {module_name!r}, which cannot be imported. Use a "
-            "built-in name, 'timm:NAME', 'torchvision:NAME', or a module on Python's path (on the "
-            "command line also in the current folder)."
-        ) from error
+    others = "a built-in name, 'timm:NAME', 'torchvision:NAME', or "
+    factory: Any = import_own(module_name, f"`spec` {spec!r}", others)
     for part in attribute.split("."):
         factory = getattr(factory, part, None)
     if not callable(factory):

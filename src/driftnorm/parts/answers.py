@@ -14,7 +14,7 @@ from torch import Tensor
 
 from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm.parts.contract import Answer, Step, check_counts
-from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.losses import of_classes, softmax_entropy
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ class Centroids(Answer):
         features = step.features.detach().float()
         if not step.frozen:
             memory = memory or self.start(*step.classifier)
-            memory = self.update(memory, features, linear.detach().float())
+            memory = self.update(memory, features, of_classes(linear).detach().float())
             step[self] = memory
         return F.linear(features, self.weights(memory)).to(linear.dtype)
 
@@ -218,7 +218,7 @@ class Lame(Answer):
     def __call__(self, step: Step, logits: Tensor) -> Tensor:  # noqa: D102
         if logits.dim() != 2 or step.features.dim() != 2:
             raise TypeError("Lame answers whole images, not dense prediction.")
-        log_p = F.log_softmax(logits.detach().float(), dim=1)
+        log_p = F.log_softmax(of_classes(logits).detach().float(), dim=1)
         if len(log_p) < 2:
             return log_p.to(logits.dtype)
         alike = self._affinity(F.normalize(step.features.detach().float(), dim=1))
@@ -266,7 +266,7 @@ class PriorCorrection(Answer):
     def __call__(self, step: Step, logits: Tensor) -> Tensor:  # noqa: D102
         if not len(logits):
             return logits
-        wide = logits.detach().float()
+        wide = of_classes(logits).detach().float()
         p = F.softmax(wide, dim=1)
         prior = p.mean(dim=[0, *range(2, p.dim())])
         classes = logits.shape[1]

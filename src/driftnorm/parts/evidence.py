@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from driftnorm.parts.contract import check_counts, check_shares
-from driftnorm.parts.losses import softmax_entropy
+from driftnorm.parts.losses import of_classes, softmax_entropy
 from driftnorm.parts.neighbours import neighbour_sums
 
 Counted: TypeAlias = Mapping[str, Any]
@@ -70,7 +70,7 @@ def counted(before: Counted, logits: Tensor, memory: float, kept: float = 1.0) -
         kept: The share of the sums of predictions that is kept beyond that; the order of the
             images is another matter, and is not forgotten.
     """
-    wide = logits.detach().float()
+    wide = of_classes(logits).detach().float()
     images = len(wide)
     fade = (1 - 1 / memory) ** images
     every = F.softmax(wide, dim=1)

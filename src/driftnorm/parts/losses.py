@@ -48,14 +48,20 @@ def confident_cross_entropy(logits: Tensor, threshold: float) -> Tensor | None:
     return losses[keep].mean()
 
 
-def wide_logits(logits: Tensor) -> Tensor:
-    """Half precision is too coarse for logarithms of small probabilities."""
+def of_classes(logits: Tensor) -> Tensor:
+    """The logits, if there are several classes; parts that compare classes cannot do with one."""
     if logits.shape[1] < 2:
         raise ValueError(
             "the network returns one number per image, of which a softmax is constant: let it "
-            "return two logits, such as `torch.cat([-z, z], dim=1) / 2`, or write a loss for one."
+            "return two logits, such as `torch.cat([-z, z], dim=1) / 2`, or use a method that "
+            "adapts nothing but statistics, such as 'bn-window'."
         )
-    return logits.to(statistics_dtype(logits.dtype))
+    return logits
+
+
+def wide_logits(logits: Tensor) -> Tensor:
+    """Half precision is too coarse for logarithms of small probabilities."""
+    return of_classes(logits).to(statistics_dtype(logits.dtype))
 
 
 class LogitLoss(Loss):

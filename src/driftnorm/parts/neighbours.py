@@ -14,6 +14,7 @@ from torch import Tensor
 from driftnorm._internal.arguments import check_number
 from driftnorm.parts.answers import Lame
 from driftnorm.parts.contract import Answer, Signal, Step, check_counts, check_shares
+from driftnorm.parts.losses import of_classes
 
 Remembered: TypeAlias = Mapping[str, Any]
 
@@ -75,7 +76,7 @@ class LabelOrder(Signal):
         return likeness(pairs, float(known["squares"]) / images, known["p"] / images)
 
     def _counted(self, known: Remembered, logits: Tensor) -> dict[str, Any]:
-        p = F.softmax(logits, dim=1)
+        p = F.softmax(of_classes(logits), dim=1)
         rows = p.flatten(2).mean(dim=2) if p.dim() > 2 else p  # one for each image
         new = {
             "images": float(len(rows)),

@@ -70,6 +70,11 @@ class Plan:
     def __post_init__(self) -> None:
         if self.out.suffix.lower() != ".csv":
             raise ValueError(f"`--out` must be a file that ends in .csv, got {self.out}.")
+        if len(self.classes) == 1:
+            raise ValueError(
+                "`NETWORK` returns one number per image, so that all images would get one class: "
+                "let it return two logits, such as `torch.cat([-z, z], dim=1) / 2`."
+            )
         for flag, value in (("--batch-size", self.batch_size), ("--every", self.every)):
             if value is not None:
                 check_whole(flag, value)

@@ -25,6 +25,7 @@ from driftnorm.views.stream_tables import (
 )
 
 _MOST_NAMED = 3  # domains that a span names
+_POINTS = 20  # at least, in a picture of what comes when
 _MOST_CLASSES = MOST - 1  # that have a colour each, beside the strength
 
 
@@ -68,15 +69,17 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
 
 
 def timeline_figure(
-    positions: Positions, window: int = WINDOW, classes: Sequence[str] = ()
+    positions: Positions, window: int | None = None, classes: Sequence[str] = ()
 ) -> Figure:
     """What comes when: domains as parts of the axis, the share of each class, the strength.
 
     Args:
         positions: Of a stream, from `Stream.positions`.
-        window: Positions per point.
+        window: Positions per point; by default 1,000, or as few as it takes for 20 points.
         classes: Their names; numbers by default.
     """
+    if window is None:
+        window = min(WINDOW, max(1, len(positions) // _POINTS))
     found = positions.timeline(window)
     ends = [*found.start[1:].tolist(), len(positions)]
     middles = tuple(((found.start + ends) / 2).tolist())

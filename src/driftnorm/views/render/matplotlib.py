@@ -156,6 +156,8 @@ def _dress(axes: Any, figure: Figure) -> None:
                 fontsize=7,
                 color="#444444",
             )
+    if figure.spans:  # all of them, however few points there are
+        axes.set_xlim(figure.spans[0].begin, figure.spans[-1].end)
     if figure.unit_square:
         axes.plot([0, 1], [0, 1], color="#999999", linestyle="--", linewidth=1, zorder=1)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
