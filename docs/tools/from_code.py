@@ -66,7 +66,7 @@ def methods() -> str:
 
 
 def method_details() -> str:
-    """A section a method: its module's own words, and its options."""
+    """A section per method: its module's own words, its advice and its options."""
     return "\n\n".join(_section(method) for method in METHODS.values())
 
 
@@ -77,7 +77,8 @@ def _section(method: Method) -> str:
     formula, _, after = rest.partition("\n\n")
     fenced = f"```text\n{inspect.cleandoc(formula)}\n```"
     settings = method.recipe.settings() or "Recipe()"
-    words = [title, before.strip(), fenced, after.strip(), f"As a recipe: `{settings}`."]
+    advice = f"It helps: {method.helps}.\n\nIt hurts: {method.hurts}."
+    words = [title, before.strip(), fenced, after.strip(), advice, f"As a recipe: `{settings}`."]
     return "\n\n".join([f"### {method.name}", *filter(None, words), _options(method)])
 
 

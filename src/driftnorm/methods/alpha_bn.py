@@ -3,9 +3,7 @@
 Formula:
     mu = alpha mu_c + (1 - alpha) mu_s, likewise the variance.
 
-Conventions clash between papers, so the argument says whose weight it is: the target's. When it
-helps: target statistics help but do not fully fit the weights, as in networks fine-tuned with
-frozen BN. When it hurts: only the current batch counts, so small batches stay noisy.
+Conventions clash between papers, so the argument says whose weight it is: the target's.
 """
 
 from driftnorm._internal.arguments import check_number
@@ -35,6 +33,12 @@ METHOD = Method(
     build=alpha_bn,
     paper="You, Li and Zhao 2021, arXiv 2110.04065",
     summary="fixed mixture of source and batch statistics, no gradient",
-    helps="shift that batch statistics alone overshoot",
-    hurts="very small batches; needs a weight that suits the data",
+    helps=(
+        "target statistics that help but do not fully fit the weights, as in networks fine-tuned "
+        "with frozen BN"
+    ),
+    hurts=(
+        "small batches, which stay noisy, since only the current one counts; needs a weight that "
+        "suits the data"
+    ),
 )

@@ -2,10 +2,6 @@
 
 Formula:
     mu, v = mean and biased variance of the batch, in every layer; the affine parameters stay.
-
-When it helps: low-level shifts (noise, blur, weather) and batches of 64 or more. When it hurts:
-tiny or class-ordered batches, and networks that were fine-tuned with frozen BN statistics, whose
-weights never saw normalised features.
 """
 
 from typing import Literal
@@ -57,6 +53,11 @@ METHOD = Method(
     build=bn,
     paper="Nado et al. 2020, arXiv 2006.10963; Schneider et al. 2020, arXiv 2006.16971",
     summary="statistics of the current batch, no gradient",
-    helps="noise, blur, weather; batches of 64 or more; as cheap as inference",
-    hurts="small or class-ordered batches; networks fine-tuned with frozen BN statistics",
+    helps=(
+        "low-level shifts (noise, blur, weather), in batches of 64 or more; as cheap as inference"
+    ),
+    hurts=(
+        "tiny or class-ordered batches; networks fine-tuned with frozen BN statistics, whose "
+        "weights never saw normalised features"
+    ),
 )

@@ -3,10 +3,6 @@
 Formula:
     mu = N / (N + n) mu_s + n / (N + n) mu_c, likewise the variance; n images in the batch, N the
     number of images that the source statistics are worth.
-
-When it helps: batches too small to be trusted alone, where nothing may be carried from batch to
-batch (otherwise use ``steady``). When it hurts: a large N under strong shift keeps the
-statistics wrong.
 """
 
 from driftnorm.methods._method import Method
@@ -33,6 +29,9 @@ METHOD = Method(
     build=bn_prior,
     paper="Schneider et al. 2020, arXiv 2006.16971",
     summary="source statistics as a prior worth N images, updated by each batch",
-    helps="small batches of which nothing may be carried to the next; otherwise use steady",
-    hurts="strong shift with a large N",
+    helps=(
+        "batches too small to be trusted alone, where nothing may be carried from batch to batch "
+        "(otherwise use steady)"
+    ),
+    hurts="strong shift with a large N, which keeps the statistics wrong",
 )

@@ -5,9 +5,7 @@ Formula:
     raw second moment; the target has weight min(theta, S / (S + prior)) against the source. If the
     first layer's moments over the last 32 images jump, S <- 0.01 S + n, in all layers.
 
-When it helps: streams whose shift changes without notice; batches of any size, especially fewer
-than 16 images, down to one; no gradient, as cheap as inference. When it hurts: it gains less than
-``gprebn`` on one long, steady shift; a source that is completely wrong still counts for half.
+No gradient: as cheap as inference.
 """
 
 from driftnorm.methods._method import Method
@@ -47,6 +45,12 @@ METHOD = Method(
     build=bn_window,
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
     summary="half source, half a window of the stream that forgets at a jump, no gradient",
-    helps="streams whose shift changes; batches of fewer than 16 images, down to one",
-    hurts="one long, steady shift, where a gradient gains more; a source that is completely wrong",
+    helps=(
+        "streams whose shift changes without notice; batches of any size, especially fewer than 16"
+        " images, down to one"
+    ),
+    hurts=(
+        "one long, steady shift, where gprebn gains more; a source that is completely wrong, which"
+        " still counts for half"
+    ),
 )

@@ -6,8 +6,7 @@ Formula:
     mean confidence is below ``confidence``, the teacher's answer is the mean over ``views`` views.
     The teacher answers.
 
-When it helps: long continual streams. When it hurts: every view costs a pass; views here are
-shifts, mirrors, brightness and noise, not the paper's stronger ones; all parameters are trained.
+Views here are shifts, mirrors, brightness and noise, not the paper's stronger ones.
 """
 
 from typing_extensions import Unpack
@@ -62,5 +61,8 @@ METHOD = Method(
     paper="Wang et al. 2022, arXiv 2203.13591",
     summary="labels and answers by a slow teacher, stochastic restore; trains all parameters",
     helps="long continual streams",
-    hurts="expensive; small batches; class-ordered streams",
+    hurts=(
+        "small or class-ordered batches; expensive, since every view costs a pass and all "
+        "parameters are trained"
+    ),
 )

@@ -4,8 +4,8 @@ Formula:
     ETA's loss + fisher * sum_j F_j (w_j - w0_j)^2, with F the mean squared gradient of the
     cross-entropy to the network's own predictions on source-domain images.
 
-When it helps: long streams that come back to clean data. When it hurts: as ETA. It must see a few
-hundred source-domain images first, without labels: ``adapter.fit(images)``, or `--source-images`.
+It must see a few hundred source-domain images first, without labels: ``adapter.fit(images)``, or
+`--source-images`.
 """
 
 from dataclasses import replace
@@ -47,5 +47,8 @@ METHOD = Method(
     paper="Niu et al. 2022, arXiv 2204.02610",
     summary="as eta, but holds parameters that matter to the source; needs adapter.fit(images)",
     helps="long streams that return to clean data",
-    hurts="class-ordered or tiny batches; needs source-domain images",
+    hurts=(
+        "class-ordered or tiny batches; strong shift that leaves no reliable sample; needs source-"
+        "domain images"
+    ),
 )

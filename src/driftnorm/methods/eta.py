@@ -3,9 +3,6 @@
 Formula:
     loss = mean over kept of exp(E0 - H_i) H_i, with E0 = margin ln K; kept: H_i < E0 and
     |cos(pbar, p_i)| < similarity, with pbar an average of the mean prediction of those kept.
-
-When it helps: as Tent, with fewer steps on samples that teach nothing. When it hurts: class-ordered
-streams; a margin that keeps nearly nothing under strong shift.
 """
 
 from typing_extensions import Unpack
@@ -50,6 +47,6 @@ METHOD = Method(
     build=eta,
     paper="Niu et al. 2022, arXiv 2204.02610",
     summary="entropy on reliable, non-redundant samples, batch statistics",
-    helps="corruptions, with fewer harmful steps than Tent",
-    hurts="class-ordered or tiny batches; strong shift that leaves no reliable sample",
+    helps="corruptions, as Tent, with fewer steps on samples that teach nothing",
+    hurts="class-ordered or tiny batches; strong shift, of which the margin keeps nearly no sample",
 )

@@ -4,14 +4,6 @@ Formula:
     y = ((x - mu_c) / s_c * sg(s_c) + sg(mu_c) - mu) / s * gamma + beta                    (eq. 6)
     mu, s^2: running over the test batches (eq. 9), mixed with the source by theta (eq. 10);
     gamma and beta are trained by entropy; sg stops the gradient.
-
-When it helps: corruptions, in batches of 16 or more. With theta < 1, selected on held-out source
-images, it does much less harm than Tent to networks fine-tuned with frozen BN statistics. When it
-hurts: batches of fewer than 16 images at the default rate (use ``steady``; on small digits it
-still worked, on corrupted photographs it did worse than statistics without a step); learning rates
-of 0.01 over long streams, where Tent still gained; streams whose shift changes abruptly without a
-reset (running statistics lag; use ``momentum``); and, like every entropy method, class-ordered
-streams at high rates.
 """
 
 from typing import Literal
@@ -86,7 +78,14 @@ METHOD = Method(
     build=gprebn,
     paper="Yang et al. 2022, arXiv 2205.10210",
     summary="entropy on the affine parameters, running statistics, training-time gradient",
-    helps="corruptions, in batches of 16 or more; theta < 1 limits harm to frozen-BN networks",
-    hurts="fewer than 16 images per batch (use steady); rates of 0.01 on long streams; abrupt "
-    "changes; class order",
+    helps=(
+        "corruptions, in batches of 16 or more; theta < 1, selected on held-out source images, "
+        "does much less harm than Tent to networks fine-tuned with frozen BN statistics"
+    ),
+    hurts=(
+        "fewer than 16 images per batch (use steady), at the default rate and on all but small "
+        "digits; rates of 0.01 over long streams, where Tent still gained; shifts that change "
+        "abruptly without a reset, since running statistics lag (use momentum); class-ordered "
+        "streams at high rates"
+    ),
 )

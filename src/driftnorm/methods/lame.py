@@ -3,9 +3,6 @@
 Formula:
     Y = softmax(log p + A Y), with A the affinity of unit features within the batch. Gated:
     log p + g (log Y - log p), with g from 0 to 1 as far as labels seem to come in order.
-
-When it helps: streams whose labels come in order; on top of any statistics (``bn-window+lame``).
-When it hurts: shuffled labels, where it blurs classes into each other, unless it is gated.
 """
 
 from typing import Literal
@@ -40,6 +37,9 @@ METHOD = Method(
     build=lame,
     paper="Boudiaf et al. 2022, arXiv 2201.05718",
     summary="predictions of a batch corrected by neighbours in feature space, no gradient",
-    helps="labels that come in order; networks without batch norm",
-    hurts="shuffled labels, unless gated",
+    helps=(
+        "labels that come in order, on top of any statistics (bn-window+lame); networks without "
+        "batch norm"
+    ),
+    hurts="shuffled labels, where it blurs classes into each other, unless it is gated",
 )

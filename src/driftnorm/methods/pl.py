@@ -4,7 +4,7 @@ Formula:
     loss = mean cross-entropy to argmax where max softmax > threshold; without such a sample, no
     step.
 
-When it helps: rarely; it is a baseline. When it hurts: confident errors reinforce themselves.
+A baseline.
 """
 
 from typing_extensions import Unpack
@@ -43,6 +43,6 @@ METHOD = Method(
     build=pl,
     paper="Lee 2013, ICML workshop",
     summary="confident pseudo labels, all parameters",
-    helps="mild shift with a well-calibrated source; low rates",
-    hurts="confident errors reinforce themselves",
+    helps="mild shift with a well-calibrated source, at low rates",
+    hurts="confident errors, which reinforce themselves",
 )

@@ -3,8 +3,7 @@
 Formula:
     as PL, with the last linear layer as the only trainable part.
 
-When it helps: mild shift; cheap, since no gradient enters the features. When it hurts: it cannot
-repair features, and confident errors reinforce themselves.
+No gradient enters the features, so it is cheap.
 """
 
 from functools import partial
@@ -18,5 +17,8 @@ METHOD = Method(
     paper="Lee 2013, ICML workshop",
     summary="confident pseudo labels, classifier only",
     helps="mild shift; networks without batch norm",
-    hurts="spoilt features; confident errors reinforce themselves",
+    hurts=(
+        "features that are spoilt, which it cannot repair; confident errors, which reinforce "
+        "themselves"
+    ),
 )

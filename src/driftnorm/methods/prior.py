@@ -4,9 +4,6 @@ Formula:
     prior_k = mean p_k, smoothed by g = max(1/N, 1/K) / max prior to (prior + g) / (1 + g K);
     answer = log p + log prior. Gated: log p + g (log answer - log p), with g from 0 to 1 as far as
     labels seem to come in order.
-
-When it helps: batches that contain few of the classes. When it hurts: balanced batches gain
-nothing, and a collapse is reinforced.
 """
 
 from driftnorm.methods._method import Method
@@ -33,5 +30,5 @@ METHOD = Method(
     paper="Marsden, Döbler and Yang 2024, arXiv 2306.00650",
     summary="predictions of a batch corrected by their mean, no gradient",
     helps="batches that contain few of the classes; networks without batch norm",
-    hurts="networks that have collapsed already",
+    hurts="networks that have collapsed, which it reinforces; balanced batches gain nothing",
 )

@@ -2,9 +2,6 @@
 
 Formula:
     as ETA; every 1,000 batches all that was learned is forgotten.
-
-When it helps: streams so long that every method without a reset decays. When it hurts: right after
-each reset.
 """
 
 from dataclasses import replace
@@ -43,6 +40,6 @@ METHOD = Method(
     build=rdumb,
     paper="Press et al. 2023, arXiv 2306.05401",
     summary="as eta, with a reset every 1,000 batches",
-    helps="very long streams",
-    hurts="right after a reset; class-ordered or tiny batches",
+    helps="streams so long that every method without a reset decays",
+    hurts="right after each reset; class-ordered or tiny batches",
 )

@@ -9,10 +9,8 @@ Formula:
     own running statistics, which start from the source's. The teacher answers, with statistics that
     a batch does not change: the prediction for an image does not depend on its batch.
 
-When it helps: streams ordered by class; small batches. When it hurts: streams of fewer than a few
-hundred images, since nothing changes before the first lesson; the memory's images are part of the
-saved state. The official code passes the gradient only through the batch's share of the statistics;
-here ``gradient`` decides.
+The memory's images are part of the saved state. The official code passes the gradient only through
+the batch's share of the statistics; here ``gradient`` decides.
 """
 
 from typing_extensions import Unpack
@@ -69,6 +67,9 @@ METHOD = Method(
     build=rotta,
     paper="Yuan et al. 2023, arXiv 2303.13899",
     summary="learns from a class-balanced memory with a slow teacher, which answers",
-    helps="class-ordered streams; small batches",
-    hurts="short streams; up to three passes per batch; keeps images",
+    helps="streams ordered by class; small batches",
+    hurts=(
+        "streams of fewer than a few hundred images, since nothing changes before the first "
+        "lesson; up to three passes per batch"
+    ),
 )

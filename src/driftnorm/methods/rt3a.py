@@ -3,10 +3,6 @@
 Formula:
     c_i <- N_i / (N_i + m) c_i + m / (N_i + m) mean(z of class i in the batch);
     p = softmax(z . c_i)                                                                  (eq. 11)
-
-When it helps: on top of a feature-side method ("gprebn+rt3a"), where the classifier never saw the
-adapted features. When it hurts: as T3A, where pseudo labels are mostly wrong; it does not save a
-feature-side method that collapses.
 """
 
 from typing import Literal
@@ -35,6 +31,9 @@ METHOD = Method(
     build=rt3a,
     paper="Yang et al. 2022, arXiv 2205.10210",
     summary="running class centroids as classifier, no gradient, constant memory",
-    helps="other domains; on top of a feature-side method",
-    hurts="mostly wrong pseudo labels",
+    helps=(
+        "other domains; on top of a feature-side method (gprebn+rt3a), where the classifier never "
+        "saw the adapted features"
+    ),
+    hurts="mostly wrong pseudo labels; it does not save a feature-side method that collapses",
 )

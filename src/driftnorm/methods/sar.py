@@ -4,9 +4,6 @@ Formula:
     keep H < margin ln K; e = radius g / |g|; the gradient at w + e, of kept samples that are still
     below the margin there; a step from w. If an average of that loss falls below floor ln K,
     restart.
-
-When it helps: small batches and mixed shifts, especially on networks with group or layer norm. When
-it hurts: twice the cost of Tent; batch statistics of tiny batches are as noisy as ever.
 """
 
 from typing_extensions import Unpack
@@ -59,6 +56,11 @@ METHOD = Method(
     build=sar,
     paper="Niu et al. 2023, arXiv 2302.12400",
     summary="sharpness-aware entropy on reliable samples; restarts after a collapse",
-    helps="long streams at rates that collapse Tent",
-    hurts="twice the cost; tiny batches on batch norm",
+    helps=(
+        "small batches and mixed shifts, especially on networks with group or layer norm; rates "
+        "that collapse Tent"
+    ),
+    hurts=(
+        "tiny batches on batch norm, whose statistics are as noisy as ever; twice the cost of Tent"
+    ),
 )

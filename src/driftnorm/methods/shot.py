@@ -4,9 +4,7 @@ Formula:
     loss = mean H(p) + sum_k pbar_k log(pbar_k + 1e-5) + weight * CE(confident pseudo labels);
     the whole feature extractor is trained, the classifier is fixed.
 
-This is the online form of T3A's comparison; the original runs epochs with cluster labels. When it
-helps: balanced classes, enough data. When it hurts: unbalanced classes (the diversity term spreads
-predictions evenly), high rates.
+This is the online form of T3A's comparison; the original runs epochs with cluster labels.
 """
 
 from typing_extensions import Unpack
@@ -45,6 +43,6 @@ METHOD = Method(
     build=shot,
     paper="Liang et al. 2020, arXiv 2002.08546",
     summary="certain and diverse predictions, plus pseudo labels; trains all features",
-    helps="balanced classes, other domains",
-    hurts="unbalanced classes; high rates",
+    helps="balanced classes and enough data; other domains",
+    hurts="unbalanced classes, since the diversity term spreads predictions evenly; high rates",
 )

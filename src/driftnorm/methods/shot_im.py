@@ -2,8 +2,6 @@
 
 Formula:
     loss = mean H(p) + sum_k pbar_k log(pbar_k + 1e-5).
-
-When it helps and hurts: as SHOT.
 """
 
 from functools import partial
@@ -16,6 +14,6 @@ METHOD = Method(
     build=partial(shot, pseudo_label=0.0),
     paper="Liang et al. 2020, arXiv 2002.08546",
     summary="certain and diverse predictions; trains all features",
-    helps="balanced classes, other domains",
-    hurts="unbalanced classes; high rates",
+    helps="balanced classes and enough data; other domains",
+    hurts="unbalanced classes, since the diversity term spreads predictions evenly; high rates",
 )

@@ -2,8 +2,6 @@
 
 Formula:
     y = (x - mu_r) / sigma_r * gamma + beta, with the statistics of training (paper, eq. 3).
-
-When it helps: the data have not drifted. When it hurts: they have.
 """
 
 from driftnorm.methods._method import Method

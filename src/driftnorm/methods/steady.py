@@ -8,10 +8,7 @@ Formula:
     t = 0.1 (h / ln K)^2 and h is the lowest H(mean p): with few classes the best one answers alone.
     With `order`, J grows by order * (mean p_i . p_(i+1) - |mean p|^2) where neighbours are alike.
 
-When it helps: any stream, and any batch size from 1: shifts that change, come back or mix, clean
-images in between, few of many classes. No gradient: up to five forward passes per batch. When it
-hurts: on one long, steady shift in large batches, a gradient (``gprebn``) gains more; just after a
-change, the wrong theta may have the largest weight for some images.
+No gradient: up to five forward passes per batch.
 """
 
 from driftnorm.methods._method import Method
@@ -73,6 +70,12 @@ METHOD = Method(
     build=steady,
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
     summary="windows of several thetas, weighted without labels, no gradient",
-    helps="any stream and any batch size: shifts that change, clean images, few of many classes",
-    hurts="one long, steady shift in large batches, where a gradient gains more",
+    helps=(
+        "any stream, and any batch size from 1: shifts that change, come back or mix, clean images"
+        " in between, few of many classes"
+    ),
+    hurts=(
+        "one long, steady shift in large batches, where a gradient (gprebn) gains more; just after"
+        " a change, some images may be answered by the wrong theta"
+    ),
 )

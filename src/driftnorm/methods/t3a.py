@@ -3,9 +3,6 @@
 Formula:
     w_k = normalised sum of the M lowest-entropy unit features pseudo-labelled k (and the trained
     classifier's rows); logits = z . w_k. The batch is added before it is classified.
-
-When it helps: shifts that move whole classes in feature space (other domains). When it hurts:
-low-level corruption, which has already spoilt the features; wrong pseudo labels stay in the bank.
 """
 
 from driftnorm.methods._method import Method
@@ -27,6 +24,12 @@ METHOD = Method(
     build=t3a,
     paper="Iwasawa and Matsuo 2021, NeurIPS",
     summary="classifier from the M most certain features of each class, no gradient",
-    helps="other domains; networks without batch norm",
-    hurts="corruptions of the features themselves",
+    helps=(
+        "shifts that move whole classes in feature space (other domains); networks without batch "
+        "norm"
+    ),
+    hurts=(
+        "low-level corruptions, which have already spoilt the features; wrong pseudo labels, which"
+        " stay in the bank"
+    ),
 )

@@ -4,9 +4,7 @@ Formula:
     loss = mean over the batch of H(softmax(f(x))); gamma and beta of every BN layer are trained,
     through training-mode batch norm (paper, eq. 1 and 4).
 
-When it helps: low-level shifts with i.i.d. classes and batches of 64 or more. When it hurts: many
-classes with small batches, class-ordered streams, long streams with a high rate (collapse),
-networks fine-tuned with frozen BN statistics. Predictions come from the pass before the step.
+Predictions come from the pass before the step.
 """
 
 from typing import Literal
@@ -61,6 +59,9 @@ METHOD = Method(
     build=tent,
     paper="Wang et al. 2021, arXiv 2006.10726",
     summary="entropy on the affine parameters, batch statistics",
-    helps="corruptions, i.i.d. classes, batches of 64 or more",
-    hurts="class-ordered or tiny batches; high rates; networks fine-tuned with frozen BN",
+    helps="low-level shifts with i.i.d. classes, in batches of 64 or more",
+    hurts=(
+        "many classes in small batches; class-ordered streams; long streams at a high rate "
+        "(collapse); networks fine-tuned with frozen BN statistics"
+    ),
 )
