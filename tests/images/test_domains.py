@@ -159,7 +159,6 @@ def test_the_table_of_published_sets_adds_up() -> None:
     for key, known in KNOWN_SETS.items():
         assert {sum(counts) for counts in known.versions.values()} == totals[key]
         assert list(known.domains) == sorted(known.domains)
-        assert len(known.letters) == len(known.domains)
         assert len(known.classes) in (0, known.class_count)
         if known.class_counts:
             sums = tuple(sum(known.class_counts[domain]) for domain in known.domains)

@@ -77,7 +77,7 @@ def test_cifar10_says_what_is_wrong(tmp_path) -> None:
     (folder / "batches.meta.txt").write_text("apple\nbanana\n")
     with pytest.raises(DataError, match="it names apple, banana"):
         load_cifar10(folder)
-    with pytest.raises(ValueError, match="'train' or 'test', got 'val'"):
+    with pytest.raises(ValueError, match="`split` must be one of train, test; got 'val'"):
         load_cifar10(folder, "val")
 
 

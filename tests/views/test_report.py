@@ -139,8 +139,8 @@ def test_failures_are_told_until_a_row_is_there(tmp_path: Path) -> None:
     [
         ("none", None, "nothing is at"),
         ("empty.jsonl", "", "nothing to report"),
-        ("bad.jsonl", "{}\n", "must hold rows"),
-        ("bad.jsonl", "nonsense\n", "must hold rows"),
+        ("bad.jsonl", "{}\n", "bad.jsonl, line 1 is not a driftnorm row"),
+        ("bad.jsonl", "nonsense\n", "bad.jsonl, line 1 is not a driftnorm row"),
         ("run.json", "[1]", "must hold one object, got list"),
         ("run.json", "{", "not valid JSON"),
     ],

@@ -23,7 +23,6 @@ class KnownSet:
         name: Its name in papers.
         homes: Folders that contain it: DomainBed's, and its archive's where that differs.
         domains: Names of the domain folders, in DomainBed's order.
-        letters: Short names of the domains in tables.
         class_count: How many classes there are.
         versions: For each published version, the number of pictures in each domain.
         classes: Their names, in order, if all are known.
@@ -33,7 +32,6 @@ class KnownSet:
     name: str
     homes: tuple[str, ...]
     domains: tuple[str, ...]
-    letters: tuple[str, ...]
     class_count: int
     versions: Mapping[str, tuple[int, ...]]
     classes: tuple[str, ...] = ()
@@ -56,7 +54,6 @@ _PACS = KnownSet(
     name="PACS",
     homes=("PACS", "kfold"),
     domains=("art_painting", "cartoon", "photo", "sketch"),
-    letters=("A", "C", "P", "S"),
     class_count=7,
     versions={"as published": (2048, 2344, 1670, 3929)},
     classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
@@ -71,7 +68,6 @@ _VLCS = KnownSet(
     name="VLCS",
     homes=("VLCS",),
     domains=("Caltech101", "LabelMe", "SUN09", "VOC2007"),
-    letters=("C", "L", "S", "V"),
     class_count=5,
     versions={"as published": (1415, 2656, 3282, 3376)},
     classes=("bird", "car", "chair", "dog", "person"),
@@ -86,7 +82,6 @@ _OFFICE_HOME = KnownSet(
     name="OfficeHome",
     homes=("office_home",),
     domains=("Art", "Clipart", "Product", "Real World"),
-    letters=("A", "C", "P", "R"),
     class_count=65,
     versions={"as published": (2427, 4365, 4439, 4357)},
 )
@@ -94,7 +89,6 @@ _TERRA_INCOGNITA = KnownSet(
     name="TerraIncognita",
     homes=("terra_incognita",),
     domains=("location_100", "location_38", "location_43", "location_46"),
-    letters=("L100", "L38", "L43", "L46"),
     class_count=10,
     versions={
         "as published before July 2021": (4879, 9767, 4020, 6122),

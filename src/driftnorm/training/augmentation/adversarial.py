@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop
 from driftnorm.training.batches import Batch
@@ -95,8 +95,8 @@ class Adversarial:
     def __post_init__(self) -> None:
         check_number("radius", self.radius, least=0, most=1)
         check_number("step", self.step, least=0, most=1)
-        check_number("steps", self.steps, least=1)
-        check_number("padding", self.padding, least=0)
+        check_whole("steps", self.steps)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on attacked images; `accuracy` is under attack too."""

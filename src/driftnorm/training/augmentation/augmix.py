@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop
@@ -116,12 +116,12 @@ class Augmix:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        check_number("width", self.width, least=1)
-        check_number("depth", self.depth, least=0)
+        check_whole("width", self.width)
+        check_whole("depth", self.depth, 0)
         check_number("severity", self.severity, least=LEAST_LEVEL, most=10)
         check_number("alpha", self.alpha, least=1e-3)
         check_number("js_weight", self.js_weight, least=0)
-        check_number("padding", self.padding, least=0)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the clean images plus the weighted divergence of the three views."""

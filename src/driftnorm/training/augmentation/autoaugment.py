@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import mask_squares, mean_color
 from driftnorm.training.augmentation.operations import IDENTITY, Distortion, distort
@@ -101,8 +101,8 @@ class Autoaugment:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        check_number("cutout_size", self.cutout_size, least=0)
-        check_number("padding", self.padding, least=0)
+        check_whole("cutout_size", self.cutout_size, 0)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on augmented images."""

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_number, check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.training.augmentation.cutout import boxes
 from driftnorm.training.augmentation.standard import accuracy, mirror_and_crop
@@ -76,7 +76,7 @@ class Mixup:
 
     def __post_init__(self) -> None:
         check_number("alpha", self.alpha, least=LEAST_ALPHA)
-        check_number("padding", self.padding, least=0)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy with mixed labels on mixed images."""
@@ -103,7 +103,7 @@ class Cutmix:
     def __post_init__(self) -> None:
         check_number("alpha", self.alpha, least=LEAST_ALPHA)
         check_number("probability", self.probability, least=0, most=1)
-        check_number("padding", self.padding, least=0)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy with mixed labels on patched images."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
+from driftnorm._internal.options import read_options
 from driftnorm.models.architectures import unknown_name
 from driftnorm.training.augmentation.adversarial import Adversarial
 from driftnorm.training.augmentation.augmix import Augmix
@@ -44,26 +44,12 @@ def make_recipe(name: str, settings: Iterable[str] = ()) -> TrainingRecipe:
     """Builds a recipe from its name and from settings of the form "alpha=0.2"."""
     if name not in RECIPES:
         raise unknown_name("recipe", name, RECIPES)
-    kind = RECIPES[name]
+    kind, values = RECIPES[name], dict(read_options(settings))
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    values: dict[str, float] = {}
-    for setting in settings:
-        key, _, text = setting.partition("=")
+    for key in values:
         if key not in defaults:
             raise ValueError(
                 f"recipe {name!r} has no setting {key!r}; it has "
                 f"{', '.join(f'{k}={v:g}' for k, v in defaults.items())}."
             )
-        values[key] = _number(key, text, whole=isinstance(defaults[key], int))
     return kind(**values)
-
-
-def _number(key: str, text: str, *, whole: bool) -> float:
-    try:
-        value = int(text) if whole else float(text)
-    except ValueError:
-        kind = "a whole number" if whole else "a number"
-        raise ValueError(f"`{key}` must be {kind}, got {text!r}.") from None
-    if not math.isfinite(value):
-        raise ValueError(f"`{key}` must be finite, got {text}.")
-    return value

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.models import Normalized
 from driftnorm.training.augmentation.standard import classification, mirror_and_crop
@@ -65,8 +65,8 @@ class Cutout:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        check_number("size", self.size, least=1)
-        check_number("padding", self.padding, least=0)
+        check_whole("size", self.size)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on masked images."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm._internal.arguments import check_number
+from driftnorm._internal.arguments import check_whole
 from driftnorm.images.tensors import unit
 from driftnorm.training.batches import Batch
 
@@ -66,7 +66,7 @@ class Standard:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        check_number("padding", self.padding, least=0)
+        check_whole("padding", self.padding, 0)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on augmented images."""

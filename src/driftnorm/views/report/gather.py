@@ -58,25 +58,15 @@ def _read(path: Path) -> Gathered:
             raise ValueError(f"`rows`: {path} holds predictions; the run that made them is {run}.")
         if path.suffix == ".json":
             return Gathered((), runs=(read_run(path),))
-        return Gathered(tuple(_rows(path)), exhibits=read_exhibits(path.parent))
+        return Gathered(tuple(load_rows(path)), exhibits=read_exhibits(path.parent))
     runs = (read_run(path / RUN_FILE),) if (path / RUN_FILE).exists() else ()
     inner = path / "rows"
     store = inner if inner.is_dir() else path
     if runs and store == path:
         return Gathered((), runs=runs)
-    rows = _rows(store)
+    rows = load_rows(store)
     if not rows and not runs and (path / "rows.jsonl").exists():
-        rows = _rows(path / "rows.jsonl")
+        rows = load_rows(path / "rows.jsonl")
     if not rows and not runs:
         raise ValueError(f"`rows`: {path} holds neither rows nor a {RUN_FILE}.")
     return Gathered(tuple(rows), tuple(RowStore(store).failures()), runs, read_exhibits(store))
-
-
-def _rows(path: Path) -> list[Row]:
-    try:
-        return load_rows(path)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"`rows`: {path} must hold rows that a driftnorm benchmark wrote; reading them failed "
-            f"with {type(error).__name__}: {error}."
-        ) from error
