@@ -96,6 +96,11 @@ def test_a_wrong_name_of_the_logits_is_told(network: Build, batches: Draw) -> No
         adapter(batches()[0])
 
 
+def test_a_number_for_the_logits_is_told_before_the_first_batch(network: Build) -> None:
+    with pytest.raises(TypeError, match=r"`logits` must be a function, .*output\[0\].* got 0"):
+        adapt(network(), "bn", logits=0)  # type: ignore[call-overload]
+
+
 def test_integer_labels_are_not_the_batch(network: Build, batches: Draw) -> None:
     plain = adapt(network(), "gprebn", guard="off")
     wrapped = adapt(Wrapped(network(), lambda y: y).eval(), "gprebn", guard="off")

@@ -40,6 +40,17 @@ def test_folders(listed: Inputs) -> None:
         open_labels("folders", ("zebra",), listed)
 
 
+def test_classes_without_names_are_told(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("cat/1.png")
+    with pytest.raises(DataError, match="does not name its classes: give `--classes`"):
+        open_labels("folders", ("0", "1"), open_inputs(tmp_path / "list.txt"))
+
+
+def test_a_folder_in_place_of_labels(tmp_path: Path, listed: Inputs) -> None:
+    with pytest.raises(FileNotFoundError, match="is a folder: give a CSV file"):
+        open_labels(str(tmp_path), CLASSES, listed)
+
+
 def test_the_folder_that_an_image_lies_in(tmp_path: Path) -> None:
     """What torchvision and timm go by; with prefixes before it, as lists have them."""
     names = [

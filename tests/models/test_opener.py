@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import PixelNet, pretend_trained
-from torch import nn
+from torch import Tensor, nn
 
 import driftnorm
 from driftnorm.errors import CheckpointError
@@ -192,6 +192,34 @@ def test_a_grey_network_is_told_apart(tmp_path: Path) -> None:
     torch.save(pretend_trained(build("mnist-bn")).state_dict(), tmp_path / "grey.pt")
     with pytest.raises(ValueError, match="does not take a batch of RGB images of 28 x 28"):
         open_model("mnist-bn", weights=tmp_path / "grey.pt")
+
+
+def half_network() -> nn.Module:
+    return make_network().half()
+
+
+def pair_network() -> nn.Module:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = make_network()
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.body(x), x
+
+    return Pair()
+
+
+@pytest.mark.parametrize(
+    ("factory", "what_to_do"),
+    [
+        ("half_network", r"it is in torch\.float16; images are float32: call `\.float\(\)`"),
+        ("pair_network", r"got tuple: let its `forward` return nothing else"),
+    ],
+)
+def test_networks_that_cannot_be_run_are_told_what_to_do(factory: str, what_to_do: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=what_to_do):
+        open_model(f"test_opener:{factory}", **FLAGS)
 
 
 def test_class_names_from_text_and_json(tmp_path: Path, class_file: Path) -> None:

@@ -133,6 +133,11 @@ class ConvertedNetwork(nn.Module):
         only: Selector | None = None,
     ) -> None:
         super().__init__()
+        if not (logits is None or isinstance(logits, str) or callable(logits)):
+            raise TypeError(
+                f"`logits` must be a function, such as `lambda output: output[0]`, or a name, got "
+                f"{logits!r}."
+            )
         network = getattr(network, "_orig_mod", network)  # what torch.compile wraps
         self.inplace = inplace
         if inplace and any(p.is_inference() for p in network.parameters()):
@@ -271,7 +276,8 @@ class ConvertedNetwork(nn.Module):
         )
         raise TypeError(
             f"expected logits of shape (N, K) or (N, K, ...) from {self.kind}, got {got}; "
-            f"pass `logits=` a function that extracts them from its output, or their name in it."
+            "pass `logits=` a function that extracts them from its output, such as "
+            "`lambda output: output[0]`, or their name in it."
         )
 
     def _selected(self, output: Any) -> Any:

@@ -43,7 +43,7 @@ def check_places(
 
 def check_view(out: Path, rows: Sequence[Path]) -> None:
     """Reject the output file of a command that shows rows, if it would overwrite these."""
-    for path in [*rows] or [None]:
+    for path in (*rows, None):  # the file itself is checked without rows, too
         check_places({"--out": out}, {"ROWS": path})
 
 

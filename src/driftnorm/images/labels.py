@@ -86,8 +86,9 @@ def open_labels(given: str, classes: Sequence[str], inputs: Inputs) -> Labels:
     file = Path(given)
     check_regular(file, "--labels")
     if not file.is_file():
+        wrong = "is a folder" if file.is_dir() else "does not exist"
         raise FileNotFoundError(
-            f"`--labels` {given} does not exist: give a CSV file with the columns name and label, "
+            f"`--labels` {given} {wrong}: give a CSV file with the columns name and label, "
             f"an .npy file, the word {OWN} for labels that come with the data, or the word "
             f"{FOLDERS} or {PARENTS}."
         )
@@ -143,6 +144,8 @@ def _from_folders(
         why += f" (`--labels {other}` would fit)"
     elif _looks_like_wordnet(inputs, given) and len(classes) == IMAGENET_CLASSES:
         why += " (install timm, which knows the classes of such folders, or give `--classes`)"
+    elif [*classes] == [str(number) for number in range(len(classes))]:
+        why += " (the network does not name its classes: give `--classes`)"
     raise _unmatched(inputs, why)
 
 

@@ -358,12 +358,23 @@ def _count_outputs(network: nn.Module, height: int, width: int, model: str) -> i
             answer = network(torch.full((2, 3, height, width), 0.5))
     except Exception as error:  # whatever a network of the user's raises
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        kinds = {p.dtype for p in network.parameters()} - {torch.float32}
+        hint = (
+            f" (it is in {min(map(str, kinds))}; images are float32: call `.float()`)"
+            if kinds
+            else ""
+        )
         raise ValueError(
-            f"{model!r} does not take a batch of RGB images of {height} x {width} pixels: {reason}"
+            f"{model!r} does not take a batch of RGB images of {height} x {width} pixels: "
+            f"{reason}{hint}"
         ) from error
     if not isinstance(answer, Tensor) or answer.dim() < 2:
         what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-        raise TypeError(f"{model!r} must return logits of shape (N, classes), got {what}.")
+        raise TypeError(
+            f"{model!r} must return logits of shape (N, classes), got {what}: let its `forward` "
+            "return nothing else, by a module around it in a factory of your own "
+            "(`package.module:factory`)."
+        )
     return answer.shape[1]
 
 
