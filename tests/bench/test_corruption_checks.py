@@ -192,6 +192,11 @@ def test_numbers_and_names(data: str, changes: dict[str, object], words: str) ->
         study(data, "source", **changes)
 
 
+def test_methods_that_must_see_the_source_are_refused_before_anything_runs(data: str) -> None:
+    with pytest.raises(ValueError, match=r"'eata@gprebn' must first see images.*leave it out, or"):
+        study(data, "source", "eata@gprebn").cells()
+
+
 def test_streams_that_are_not_there(tmp_path: Path) -> None:
     write_cifar_c(tmp_path, ("contrast",))
     with pytest.raises(DataError, match="corrupted images only: severity 0"):

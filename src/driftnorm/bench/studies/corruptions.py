@@ -29,7 +29,7 @@ from driftnorm.bench.studies.corruption_checks import (
     check_there,
     check_whole,
 )
-from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.studies.measured_method import check_fit, method_id, spec_of
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.images.image_set import Images, ImageSet
 from driftnorm.images.tensors import tensors, unit
@@ -111,6 +111,7 @@ class CorruptionStudy(Study):
 
     @cached_property
     def _cells(self) -> tuple[Cell, ...]:
+        check_fit(self.methods, ", or use `bench streams --source-data`")
         streams = self._streams
         data = streams.data_id
         check_there(streams, self.data, self.corruptions, self.severities)

@@ -36,7 +36,7 @@ from driftnorm.bench.runner import Opened, Outlook, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.selection import most_settings, shown_cells
 from driftnorm.bench.studies.domain_grids import settings_of
-from driftnorm.bench.studies.measured_method import method_id
+from driftnorm.bench.studies.measured_method import check_fit, method_id
 from driftnorm.bench.studies.measured_network import domain_network_id
 from driftnorm.bench.vocabulary import TARGET, VALIDATION, GridSize
 from driftnorm.images.domains.domain_arrays import DomainArrays, evaluation_batches
@@ -210,7 +210,9 @@ class DomainStudy(Study):
     @cached_property
     def _tried(self) -> list[tuple[MethodSpec, tuple[Options, ...]]]:
         """Every method with its settings."""
-        return [(spec, settings_of(spec, self.grid)) for spec in map(parse_method, self.methods)]
+        specs = [*map(parse_method, self.methods)]
+        check_fit(specs)
+        return [(spec, settings_of(spec, self.grid)) for spec in specs]
 
     @cached_property
     def _known_cells(self) -> dict[TrainedNetwork, list[Cell]]:

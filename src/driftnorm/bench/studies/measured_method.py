@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from driftnorm._internal.options import Options
 from driftnorm.bench.cell import MethodId
 from driftnorm.methods.spec import MethodSpec
 
-__all__ = ["method_id", "spec_of"]
+__all__ = ["check_fit", "method_id", "spec_of"]
+
+
+def check_fit(methods: Iterable[MethodSpec], instead: str = "") -> None:
+    """Refuse methods that must see source-domain images first, where there are none.
+
+    Args:
+        methods: To be measured.
+        instead: What else the user could do.
+    """
+    for method in methods:
+        if method.recipe.needs_fit:
+            raise ValueError(
+                f"`methods`: {str(method)!r} must first see images like those that the network was "
+                f"trained on, and this benchmark has none: leave it out{instead}."
+            )
 
 
 def method_id(spec: MethodSpec, settings: Options = ()) -> MethodId:

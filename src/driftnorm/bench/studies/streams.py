@@ -24,7 +24,7 @@ from driftnorm.bench.runner import Opened, Outlook, Study, Task
 from driftnorm.bench.samples import Look
 from driftnorm.bench.scoring import Events
 from driftnorm.bench.studies.corruption_checks import check_whole
-from driftnorm.bench.studies.measured_method import method_id, spec_of
+from driftnorm.bench.studies.measured_method import check_fit, method_id, spec_of
 from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData
 from driftnorm.bench.windows import WINDOW, stream_score
 from driftnorm.methods.spec import MethodSpec
@@ -79,6 +79,8 @@ class StreamStudy(Study):
         Raises:
             ValueError: A stream cannot be made of the data, or a network is not for them.
         """
+        if not self.data.has_source:
+            check_fit(self.methods, ", or give corrupted data and `--source-data`")
         known = [(network, stream) for network in self.data.networks for stream in self._stream_ids]
         methods = [method_id(method) for method in self.methods]
         predict = {method: spec_of(method).recipe.predict for method in methods}

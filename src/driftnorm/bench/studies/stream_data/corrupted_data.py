@@ -150,6 +150,11 @@ class CorruptedData(GivenNetworks):
         part = self._positions[chosen]
         return self._streams.images(domain.name, domain.severity, seed, part).load().images
 
+    @property
+    def has_source(self) -> bool:
+        """Where the user names some."""
+        return self.source is not None
+
     def source_images(self, seed: int) -> Pictures | None:
         """The first ones, or evenly spaced ones for image folders."""
         if self.source is None:

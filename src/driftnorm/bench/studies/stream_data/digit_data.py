@@ -102,6 +102,11 @@ class DigitData(StreamData):
         """Normalised."""
         return normalized(torch.from_numpy(images).permute(0, 3, 1, 2))
 
+    @property
+    def has_source(self) -> bool:
+        """They were split off."""
+        return True
+
     def source_images(self, seed: int) -> Pictures:
         """Some that the network was trained on."""
         images = split_digits(seed)[0].images[:SOURCE_IMAGES]

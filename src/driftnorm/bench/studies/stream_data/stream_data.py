@@ -84,6 +84,11 @@ class StreamData(Description, ABC):
         """A batch as the networks take it."""
         return unit(torch.from_numpy(images).permute(0, 3, 1, 2))
 
+    @property
+    def has_source(self) -> bool:
+        """Whether there are source-domain images."""
+        return False
+
     def source_images(self, seed: int) -> Pictures | None:
         """Source-domain images, for methods that must see some first; None if unknown."""
         return None
