@@ -90,6 +90,24 @@ def test_python_on_the_pages_runs(
         torch.set_num_threads(threads)
 
 
+def test_the_method_on_the_page_about_extending_keeps_the_promises(tmp_path: Path) -> None:
+    """As the page says it can be checked: by the property tests, from outside."""
+    code = next(block for block in blocks("extending.md", ("python",)) if "register(" in block)
+    (tmp_path / "mymethods.py").write_text(code.partition("\nnet = ")[0])
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "tests/adapter/test_promises.py", "-k", "certain"),
+            *("-p", "no:cacheprovider"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DRIFTNORM_IMPORT": "mymethods", "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
 def test_the_command_line_knows_every_command_on_the_pages(
     page: str, monkeypatch: pytest.MonkeyPatch
