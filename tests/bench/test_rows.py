@@ -36,3 +36,16 @@ def test_a_stranger_among_rows(tmp_path: Path, content: str) -> None:
     (tmp_path / "settings.json").write_text(content)
     with pytest.raises(ValueError, match=r"settings\.json is not a driftnorm row"):
         load_rows(tmp_path)
+
+
+def test_a_run_of_adapt_is_not_to_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"images": 3, "predicted": 3}')
+    with pytest.raises(ValueError, match="`driftnorm report` shows runs of `driftnorm adapt`") as e:
+        load_rows(tmp_path)
+    assert "Remove" not in str(e.value)
+
+
+def test_binary_data_in_place_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.npz").write_bytes(b"PK\xff\xfe")
+    with pytest.raises(ValueError, match=r"rows\.npz holds no driftnorm rows, but binary data"):
+        load_rows(tmp_path / "rows.npz")

@@ -485,7 +485,9 @@ def test_command_with_class_folders_and_a_broken_picture(
 def test_command_refuses_wrong_use(files: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run(FACTORY, files / "nowhere", *model(files))
-    with pytest.raises(ValueError, match="`limit` must allow for one batch of 64"):
+    with pytest.raises(
+        ValueError, match=r"`limit` must allow for one batch of 64.*smaller `batch_size`"
+    ):
         run(FACTORY, files / "clean.npy", "--limit", 10, *model(files))
     with pytest.raises(ValueError, match="'tnet' is not known"):
         run(FACTORY, files / "clean.npy", "--methods", "tnet", "--limit", 64, *model(files))

@@ -361,11 +361,13 @@ def test_one_line_says_why_methods_are_equal_where_one_batch_makes_a_stream() ->
     note = summary_table(made_rows(errors, STREAMS, count=50, batch=50)).note
     assert "The whole stream is one batch, and a batch is scored before its step: " in note
     assert "bn, tent and gprebn, which differ in what they carry over" in note
+    same_right = made_row("t3a", *STREAMS[0], 0.4, count=50, batch=50, nll=0.1)
     for rows in (
         made_rows(errors, STREAMS, count=50, batch=49),
         made_rows({"source": 0.4, "bn": 0.3}, STREAMS, count=50, batch=50),
+        [*made_rows({"source": 0.4}, STREAMS[:1], count=50, batch=50), same_right],
     ):
-        assert "One batch" not in summary_table(rows).note
+        assert "stream is one batch" not in summary_table(rows).note
 
 
 def test_rows_of_domains_are_sent_to_their_own_tables() -> None:

@@ -67,7 +67,7 @@ class Alarm(NamedTuple):
     """The guard found harm.
 
     Attributes:
-        batch: Batches adapted to before it.
+        batch: Batches adapted to before it, since the start, the last reset or the last trial.
         images: How many images the judgement rests on.
         kind: Index into `KINDS`: predictions collapsed onto few classes, carry less information
             than the source's, or the trained parameters are far from where they began.

@@ -105,7 +105,7 @@ class RowStore:
     def get(self, cell: Cell) -> Row | None:
         """The cell's row, or None if it is not done."""
         path = self._path(cell)
-        return _read_row(path.read_text(), str(path)) if path.exists() else None
+        return _read_row(_text_of(path), str(path)) if path.exists() else None
 
     def write(self, row: Row) -> None:
         """Add a row atomically: a half-written file never has its name."""
@@ -130,7 +130,7 @@ class RowStore:
     def rows(self) -> Iterator[Row]:
         """All rows, in a fixed order."""
         for path in sorted(self.folder.glob("*.json")):
-            yield _read_row(path.read_text(), str(path))
+            yield _read_row(_text_of(path), str(path))
 
     def _path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.key}.json"
@@ -153,8 +153,15 @@ def load_rows(path: str | Path) -> list[Row]:
         return list(RowStore(path).rows())
     if not path.exists():
         raise FileNotFoundError(f"no rows at {path}: expected a .jsonl file or a folder of rows.")
-    lines = enumerate(path.read_text().splitlines(), start=1)
+    lines = enumerate(_text_of(path).splitlines(), start=1)
     return [_read_row(line, f"{path}, line {number}") for number, line in lines if line]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} holds no driftnorm rows, but binary data.") from error
 
 
 def _read_row(text: str, place: str) -> Row:
@@ -164,9 +171,15 @@ def _read_row(text: str, place: str) -> Row:
     except OldRowsError as error:
         raise OldRowsError(f"{place}: {error}.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        advice = (
+            "it was truncated, or is from another program. Remove it, and measure again if it was "
+            "a row."
+            if isinstance(error, ValueError)
+            else "it is from another program or command; `driftnorm report` shows runs of "
+            "`driftnorm adapt`."
+        )
         raise ValueError(
-            f"{place} is not a driftnorm row ({type(error).__name__}: {error}): it was truncated, "
-            "or is from another program. Remove it, and measure again if it was a row."
+            f"{place} is not a driftnorm row ({type(error).__name__}: {error}): {advice}"
         ) from error
 
 

@@ -47,7 +47,8 @@ class SampledBatches:
         check_whole("batch_size", batch_size)
         if limit is not None and limit < batch_size:
             raise ValueError(
-                f"`limit` must allow for one batch of {counted(batch_size, 'image')}, got {limit}."
+                f"`limit` must allow for one batch of {counted(batch_size, 'image')}, got {limit}: "
+                "give more, or a smaller `batch_size`."
             )
         self._wanted, self._labels, self._batch_size = preprocessing, labels, batch_size
         self._inputs = inputs

@@ -284,11 +284,15 @@ def one_batch_note(rows: Sequence[Row]) -> str:
         if row.cell.stream.count > protocol.batch_size or protocol.predict != "before":
             return ""
 
-    def right(own: list[Row]) -> Hashable:
-        found = {(row.network, *stream_of(row)): row.metrics.get("correct") for row in own}
+    def answered(own: list[Row]) -> Hashable:
+        # The likelihood too: as many right, or even the same ones, may be chance.
+        found = {
+            (row.network, *stream_of(row)): (row.metrics.get("correct"), row.metrics.get("nll"))
+            for row in own
+        }
         return tuple(sorted(found.items(), key=lambda item: item[0]))
 
-    answers = {method: right(own) for method, own in by_method(rows).items()}
+    answers = {method: answered(own) for method, own in by_method(rows).items()}
     return "".join(
         f" The whole stream is one batch, and a batch is scored before its step: "
         f"{', '.join(equal[:-1])} and {equal[-1]}, which differ in what they carry over to the "
