@@ -111,6 +111,8 @@ def test_freeze_holds_back_and_tries_again() -> None:
     first = statuses.index("guarded")
     assert statuses[first : first + 8] == ["guarded"] * 8  # 256 images
     assert len(adapter.alarms) > 1  # it tried again, while the source still answered
+    assert adapter.alarms[0].batch == first
+    assert adapter.alarms[1].batch > first + 8
     hold = adapter.state["parts"]["guard"]["hold"]
     assert hold == 256 * 2 ** (len(adapter.alarms) - 1)  # it failed again soon
     assert adapter.state_dict()  # with the alarms in it
@@ -122,6 +124,8 @@ def test_freeze_holds_back_and_tries_again() -> None:
 def test_reset_goes_on_at_once() -> None:
     adapter, statuses = collapsing("reset")
     assert len(adapter.alarms) == statuses.count("guarded") > 1
+    places = [at for at, status in enumerate(statuses) if status == "guarded"]
+    assert [alarm.batch for alarm in adapter.alarms] == places  # in the stream, not since a reset
     assert not adapter.held
 
 
@@ -198,10 +202,10 @@ def test_predictions_that_agree_with_the_sources_cannot_be_harm(
     adapted[:changed] = adapted[:changed].roll(1, dims=1)
     memory = guard.counted({}, adapted, source)
     assert guard.evidence(memory).disagreement == pytest.approx(changed / 100)
-    assert (guard.alarm(memory, 0) is not None) == alarmed
-    assert guard.alarm(memory, 0, moved=0.9) is not None  # earlier images say nothing of the next
+    assert (guard.alarm(memory) is not None) == alarmed
+    assert guard.alarm(memory, moved=0.9) is not None  # earlier images say nothing of the next
     dense = [logits[:, :, None].expand(-1, -1, 3) for logits in (adapted, source)]
-    assert guard.alarm(guard.counted({}, *dense), 0) is not None  # a rare class may be lost
+    assert guard.alarm(guard.counted({}, *dense)) is not None  # a rare class may be lost
 
 
 def test_order_tells_sorted_answers_from_a_collapsed_source() -> None:

@@ -499,7 +499,9 @@ class RecipeAdapter(Adapter):
         """The source answers, until the guard lets the adapter try again."""
         left = max(0, self._watched["held"] - len(call.x))
         parts = self._tree.get("parts", {})
-        self._tree = {**self._tree, "parts": {**parts, GUARD: {**parts[GUARD], "held": left}}}
+        served = self._watched.get("served", 0) + 1
+        known = {**parts[GUARD], "held": left, "served": served}
+        self._tree = {**self._tree, "parts": {**parts, GUARD: known}}
         self.last = BatchReport("guarded", len(call.x), reason=self.alarms[-1].reason)
         return self._source_answer(call)
 

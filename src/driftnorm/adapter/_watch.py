@@ -148,8 +148,9 @@ class Watch:
         moved = distance_moved(draft.values, setting.start)
         alarm = None
         if self.asked is not None or moved > self.guard.distance:
-            alarm = self.guard.alarm(known, draft.batches, moved)
+            alarm = self.guard.alarm(known, moved)
             known = self._noted(known, alarm)
+        known["served"] = known.get("served", 0) + 1
         draft.parts = {**draft.parts, GUARD: known}
         return alarm if self.guard.policy != "warn" else None
 

@@ -26,7 +26,7 @@ from driftnorm.parts.neighbours import likeness, neighbour_sums
 Policy: TypeAlias = Literal["warn", "reset", "freeze", "off"]
 Remembered: TypeAlias = Mapping[str, Any]
 _COUNTS = (
-    *("images", "owed", "held", "hold", "since", "differ", "disagreement"),
+    *("images", "owed", "held", "hold", "since", "served", "differ", "disagreement"),
     *("pair_count", "pairs", "squares", "last", "p_entropy", "q_entropy"),
 )
 
@@ -67,7 +67,7 @@ class Alarm(NamedTuple):
     """The guard found harm.
 
     Attributes:
-        batch: Batches adapted to before it, since the start, the last reset or the last trial.
+        batch: Batches answered before it since the start or the last `reset()`, bad ones aside.
         images: How many images the judgement rests on.
         kind: Index into `KINDS`: predictions collapsed onto few classes, carry less information
             than the source's, or the trained parameters are far from where they began.
@@ -230,9 +230,9 @@ class Guard:
 
     # ------------------------------------------------------------------ judgement
 
-    def alarm(self, memory: Remembered, batch: int, moved: float = 0.0) -> Alarm | None:
+    def alarm(self, memory: Remembered, moved: float = 0.0) -> Alarm | None:
         """What is wrong, if anything; ``moved``: how far the parameters are from the source."""
-        found = self.evidence(memory)
+        found, batch = self.evidence(memory), memory.get("served", 0)
         if moved > self.distance:
             differ = math.nan if found is None else found.disagreement
             return Alarm(batch, 0.0 if found is None else found.images, 2, moved, 0.0, differ)
@@ -255,12 +255,12 @@ class Guard:
         hold = 2 * memory["hold"] if soon else self.hold
         freezes = self.policy == "freeze"
         held = {"hold": hold, "held": hold if freezes else 0, "trial": freezes}
-        return {"alarms": alarms, "since": 0, **held}
+        return {"alarms": alarms, "since": 0, "served": memory.get("served", 0), **held}
 
     @staticmethod
     def kept(memory: Remembered) -> dict[str, Any]:
-        """What survives a new start: the alarms, but no evidence about a network that is gone."""
-        names = ("alarms", "since", "hold", "held", "trial")
+        """What survives a new start: alarms and counts, no evidence on a network that is gone."""
+        names = ("alarms", "since", "served", "hold", "held", "trial")
         return {name: memory[name] for name in names if name in memory}
 
     @staticmethod
