@@ -62,7 +62,6 @@ def test_logits_by_name(change: Any, name: Any, network: Build, batches: Draw) -
     ("change", "name", "take"),
     [
         (lambda y: Output(y), None, lambda answer: answer.logits),
-        (lambda y: {"logits": y, "aux": y.mean()}, None, lambda answer: answer["logits"]),
         (lambda y: SimpleNamespace(scores=y, aux=y.mean()), "scores", lambda answer: answer.scores),
         (lambda y: {"out": y, "aux": y.mean()}, "out", lambda answer: answer["out"]),
         (lambda y: (y, y.mean()), lambda answer: answer[0], lambda answer: answer[0]),

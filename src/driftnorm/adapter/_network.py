@@ -281,8 +281,6 @@ class ConvertedNetwork(nn.Module):
     def _selected(self, output: Any) -> Any:
         wanted = self._select_logits
         if wanted is None:
-            if isinstance(output, Mapping) and "logits" in output:
-                return output["logits"]
             return output if isinstance(output, Tensor) else getattr(output, "logits", output)
         if not isinstance(wanted, str):
             return wanted(output)
