@@ -54,9 +54,10 @@ Written by `python benchmarks/speed.py` from `rows/{rows}`. Every candidate has 
 and runs one batch in turn; ratios are medians of the ratios within a round, and peak memory is
 measured above what the loaded network takes.
 
-The networks have random weights. `pl` and `pl-c` learn from predictions above 0.9 only, of which
-these networks make none, so their rows hold no backward pass. A step costs `pl` what it costs
-`tent` plus the gradients of all weights, and `pl-c` the backward pass of one linear layer.
+The networks have random weights. `pl`, `pl-c`, `eta`, `eata`, `sar` and `rdumb` learn from certain
+predictions only, of which these networks make none, so their rows hold no backward pass. A step
+costs `eta`, `eata` and `rdumb` what it costs `tent`, `sar` twice that, `pl` that plus the gradients
+of all weights, and `pl-c` the backward pass of one linear layer.
 """
 
 
