@@ -33,6 +33,7 @@ from driftnorm.views.table import Column, Table
 
 PAGE = Path("docs/one-default.md")
 FEW = Path("docs/rows/few-classes.jsonl")
+SPEED = Path("docs/rows/speed.jsonl")
 OWN = "steady"
 
 Kind: TypeAlias = tuple[str, str, int, str, int]
@@ -234,10 +235,14 @@ def passes() -> str:
         for method in COUNTED
     }
     each = "; ".join(f"`{method}` {numbers}" for method, numbers in told.items())
+    runs = [*map(json.loads, SPEED.read_text().splitlines())]
+    times = [r["milliseconds"] for r in runs if OWN in r["milliseconds"]][-1]
+    ratio = float(np.median(np.array(times[OWN]) / np.array(times["gprebn"])))
     return (
         f"Forward passes per batch, counted on development images, at most 5: {each}. "
-        "A step of `gprebn` is one forward and one backward pass, about as much as three forward "
-        "passes, so the cost goal is missed; `margin` trades accuracy for cost (table above). "
+        "A step of `gprebn` is one forward and one backward pass. In time, `steady` takes "
+        f"{ratio:.1f} times as long as `gprebn` (ResNet-20, batch 200, [speed](speed.md)), so the "
+        "cost goal is missed; `margin` trades accuracy for cost (table above). "
         "`bn-window` is the variant that costs as much as `bn`: one pass.\n"
     )
 
@@ -316,10 +321,11 @@ ahead of every other method in the mean over streams and in the worst window; no
 for batch sizes from 1 to 500, nor for a learning rate ten times too high; and no more expensive
 than `gprebn`.
 
-The streams are short (800 images; 300 at batch 1; 4,000 at batch 500; 500 if clean). For CIFAR-10
-with ResNet-20 at batch 64, the main streams were run in three orders, all others in one: a point or
-two may be noise, and the intervals show how much. `eata` was first given 512 source images:
-training images for CIFAR-10, test images outside the held-out ones for CIFAR-100.
+The streams are short (800 images; 300 at batch 1; 4,000 at batch 500; 500 if clean); longer ones
+are declared (`*-long`), but were not run. For CIFAR-10 with ResNet-20 at batch 64, the main streams
+were run in three orders, all others in one: a point or two may be noise, and the intervals show how
+much. `eata` was first given 512 source images: training images for CIFAR-10, test images outside
+the held-out ones for CIFAR-100.
 """
 
 
