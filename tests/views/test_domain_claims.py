@@ -265,3 +265,18 @@ def test_targets_count_the_same_however_many_trials_they_were_run_in() -> None:
     assert table.columns[-1].title == "over trainings, 95 %"
     assert {line[0]: line[-1] for line in table.rows}["Tent helps"] == "+20.0 [-4.8, +44.8]"
     assert len(domains_claims_table([source[0], tent[0]]).columns) == len(table.columns) - 1
+
+
+def test_fixed_features_are_compared_on_the_targets_of_both() -> None:
+    theirs = [
+        *made("source", 0.30, algorithm="erm, fixed features"),
+        *made("tent", 0.25, TENTS, algorithm="erm, fixed features"),
+    ]
+    of_art = [row for row in theirs if "-> art" in row.network]
+    assert len(of_art) == len(theirs) // 2
+    ours = [*made("source", 0.30), *made("tent", 0.40, TENTS)]
+    name = "Tent fails on fine-tuned features, not on pre-trained ones"
+    (line,) = (line for line in domains_claims_table([*ours, *of_art]).rows if line[0] == name)
+    assert line[1] == "confirmed"
+    assert "1 target" in line
+    assert "60.0 / 70.0 and 75.0 / 70.0" in line

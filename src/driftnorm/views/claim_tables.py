@@ -209,8 +209,14 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
     met = counted(len(targets), "target")
     fixed = trainer._replace(features="fixed")
     theirs = [_rows_of(selected, fixed, method) for method in ("tent", "source")]
-    if all(theirs):
-        other = change(*theirs)
+    met_by = [{row.shift for row in on_targets(side)} for side in theirs]
+    shared = [target for target in targets if all(target in found for found in met_by)]
+    if shared:
+        pair, theirs = (
+            [[row for row in side if row.shift in shared] for side in sides]
+            for sides in ((tents, source), theirs)
+        )
+        there, other = change(*pair), change(*theirs)
         fails = Claim("Tent fails on fine-tuned features", "tent", "source", "lower")
         holds = Claim("Tent does not fail on pre-trained ones", "tent", "source", "higher")
         printed = [
@@ -219,12 +225,12 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
         ]
         yield (
             "Tent fails on fine-tuned features, not on pre-trained ones",
-            joint_verdict([judge(fails, tuned, source), judge(holds, other, theirs[1])]),
-            f"{interval_text(tuned)} against {interval_text(other)}",
+            joint_verdict([judge(fails, there, pair[1]), judge(holds, other, theirs[1])]),
+            f"{interval_text(there)} against {interval_text(other)}",
             trainer.label,
             "tent lower than source with fine-tuned features, not with fixed ones",
-            " and ".join(_accuracies(pair, targets) for pair in ((tents, source), theirs)),
-            met,
+            " and ".join(_accuracies(sides, shared) for sides in (pair, theirs)),
+            counted(len(shared), "target"),
             f"{' and '.join(printed)} (VLCS)",
             None,
         )
