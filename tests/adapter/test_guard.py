@@ -11,6 +11,7 @@ from digit_streams import accuracy, shifted, trained
 from torch import Tensor
 
 import driftnorm
+from driftnorm.adapter import RecipeAdapter
 from driftnorm.adapter.guard import Guard, read_signals
 from driftnorm.bench.studies.digits import normalized
 
@@ -89,7 +90,7 @@ def test_images_sorted_by_class_cost_little(method: str, batch: int) -> None:
     assert kept > source - 0.1, (kept, harmed, source)
 
 
-def collapsing(policy: str) -> tuple[driftnorm.Adapter, list[str]]:
+def collapsing(policy: str) -> tuple[RecipeAdapter, list[str]]:
     """Sorted images at a rate far too high, and what became of their batches."""
     network, test = trained()
     images = test.images[torch.argsort(test.labels, stable=True)]
