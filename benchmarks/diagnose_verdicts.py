@@ -31,8 +31,8 @@ from driftnorm.bench.metrics import paired_interval, unpack_bits
 from driftnorm.bench.rows import environment
 from driftnorm.bench.scoring import evaluate
 from driftnorm.bench.studies.corrupted_streams import open_streams
-from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
-from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS, SEVERITIES
+from driftnorm.bench.studies.digits import normalized_digits, train_digits
 from driftnorm.diagnosis import diagnose
 from driftnorm.images.embedded_digits import split_digits
 from driftnorm.images.image_set import ImageSet
@@ -84,14 +84,14 @@ def streams(places: tuple[tuple[str, str | None], ...]) -> Iterator[Stream]:
         for shift, severity in (("clean", 0), ("gaussian_noise", 5)):
             yield Stream(network, shift, severity, SORTED, 0, places)
     for seed in range(3):
-        for shift, severity in [("clean", 0), *((c, s) for c in SHIFTS for s in SEVERITIES)]:
+        for shift, severity in [("clean", 0), *((c, s) for c in DIGIT_SHIFTS for s in SEVERITIES)]:
             yield Stream(DIGITS, shift, severity, "shuffled", seed)
 
 
 @lru_cache(maxsize=1)
 def trained_digits(seed: int) -> nn.Module:
     """The demo's network."""
-    return train(split_digits(seed)[0], seed)
+    return train_digits(split_digits(seed)[0], seed)
 
 
 def opened(stream: Stream) -> tuple[nn.Module, Tensor, Tensor]:
@@ -99,10 +99,10 @@ def opened(stream: Stream) -> tuple[nn.Module, Tensor, Tensor]:
     if stream.network == DIGITS:
         test = split_digits(stream.seed)[1]
         images = test.images
-        if stream.shift in SHIFTS:
+        if stream.shift in DIGIT_SHIFTS:
             draws = torch.Generator().manual_seed(stream.seed)
-            images = SHIFTS[stream.shift](images, stream.severity, draws)
-        return trained_digits(stream.seed), normalized(images), test.labels
+            images = DIGIT_SHIFTS[stream.shift](images, stream.severity, draws)
+        return trained_digits(stream.seed), normalized_digits(images), test.labels
     places = dict(stream.places)
     data, architecture = NETWORKS[stream.network]
     source = open_streams(str(places[data]), DIAGNOSED + JUDGED, places["frost"])

@@ -23,8 +23,8 @@ from guard import POLICIES
 from torch import Tensor, nn
 
 import driftnorm
-from driftnorm.bench.studies.digit_shifts import SHIFTS
-from driftnorm.bench.studies.digits import normalized
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS
+from driftnorm.bench.studies.digits import normalized_digits
 from driftnorm.images.embedded_digits import Digits, split_digits
 
 ROWS = Path("docs/rows/guard-segmentation.jsonl")
@@ -75,13 +75,15 @@ def streams(seed: int) -> Iterator[Stream]:
     for _ in range(600):
         images, labels = scenes(training, 16, generator)
         optimizer.zero_grad()
-        torch.autograd.backward(F.cross_entropy(network(normalized(images)), labels))
+        torch.autograd.backward(F.cross_entropy(network(normalized_digits(images)), labels))
         optimizer.step()
     network.eval()
     images, labels = scenes(test, SCENES, generator)
     for shift, severity in SHIFTED:
-        shifted = normalized(SHIFTS[shift](images, severity, generator))
-        yield Stream(f"{shift} {severity}", seed, network, shifted, labels, normalized(images))
+        shifted = normalized_digits(DIGIT_SHIFTS[shift](images, severity, generator))
+        yield Stream(
+            f"{shift} {severity}", seed, network, shifted, labels, normalized_digits(images)
+        )
 
 
 class Course(NamedTuple):

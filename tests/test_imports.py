@@ -115,10 +115,10 @@ def test_reading_commands_do_not_import_torch(words: list[str], tmp_path: Path) 
 def test_every_public_name_can_be_had_in_any_order() -> None:
     import driftnorm
 
-    for name in driftnorm.__all__:
+    for name in dir(driftnorm):
         assert getattr(driftnorm, name) is not None
     assert callable(driftnorm.list_methods)
-    with pytest.raises(AttributeError, match="no attribute 'tent'"):
+    with pytest.raises(AttributeError, match="attribute tent"):
         driftnorm.tent  # type: ignore[attr-defined]  # noqa: B018
 
 

@@ -16,8 +16,8 @@ from driftnorm.adapter._pass import Pass
 from driftnorm.adapter._surgery import convert
 from driftnorm.bench.rows import environment
 from driftnorm.bench.scoring import evaluate
-from driftnorm.bench.studies.digit_shifts import SHIFTS
-from driftnorm.bench.studies.digits import normalized, train
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS
+from driftnorm.bench.studies.digits import normalized_digits, train_digits
 from driftnorm.diagnosis.layer_drift import channel_distance
 from driftnorm.errors import DriftnormWarning
 from driftnorm.functional import Moments, batch_moments
@@ -58,9 +58,9 @@ def concept_run(seed: int = 0, epochs: int = 25) -> ConceptRun:
     """Train, and put the test half in fog."""
     training, test = split_digits(seed)
     generator = torch.Generator().manual_seed(1000 * seed + SEVERITY)
-    shifted = SHIFTS[SHIFT](test.images, SEVERITY, generator)
-    network = train(training, seed, epochs)
-    return ConceptRun(network, normalized(test.images), normalized(shifted))
+    shifted = DIGIT_SHIFTS[SHIFT](test.images, SEVERITY, generator)
+    network = train_digits(training, seed, epochs)
+    return ConceptRun(network, normalized_digits(test.images), normalized_digits(shifted))
 
 
 @torch.no_grad()
@@ -169,7 +169,7 @@ def stray(run: ConceptRun, batch_size: int = 8, batches: int = 40) -> dict[str, 
 def rates() -> dict[str, Any]:
     """Error of GpreBN with either gradient path, at several learning rates."""
     errors: dict[str, list[float]] = {path: [] for path in PATHS}
-    networks = {seed: train(split_digits(seed)[0], seed) for seed in RATE_SEEDS}
+    networks = {seed: train_digits(split_digits(seed)[0], seed) for seed in RATE_SEEDS}
     for rate in RATES:
         for path in PATHS:
             found = [_error(networks[s], s, shift, rate, path) for s, shift in _streams()]
@@ -194,7 +194,7 @@ def shifted_batches(
     """The first ``count`` test digits under a shift, seeded as in the demo, with their labels."""
     test = split_digits(seed)[1]
     generator = torch.Generator().manual_seed(1000 * seed + SEVERITY)
-    images = normalized(SHIFTS[shift](test.images[:count], SEVERITY, generator))
+    images = normalized_digits(DIGIT_SHIFTS[shift](test.images[:count], SEVERITY, generator))
     for begin in range(0, len(images), batch_size):
         part = slice(begin, begin + batch_size)
         yield images[part], test.labels[:count][part]

@@ -40,15 +40,15 @@ class Module:
 
     @cached_property
     def exports(self) -> list[str]:
-        """The names in ``__all__``; those of ``[*_HOMES]`` are the keys of that dictionary."""
-        assigned = {
-            target.id: node.value
-            for node in self.tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        return [*_strings(assigned.get("__all__"), assigned)]
+        """The names in ``__all__``, or those that a package's stub imports."""
+        stub = self.path.with_suffix(".pyi")
+        if stub.exists():
+            imports = ast.parse(stub.read_text()).body
+            return [a.name for node in imports for a in getattr(node, "names", [])]
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                return list(ast.literal_eval(node.value))
+        return []
 
 
 def read_modules(package: Path) -> list[Module]:
@@ -58,7 +58,9 @@ def read_modules(package: Path) -> list[Module]:
         text = path.read_text()
         parts = path.relative_to(package.parent).with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")
-        found.append(Module(path, name, len(text.splitlines()), ast.parse(text)))
+        whole = [p.read_text() for p in (path, path.with_suffix(".pyi")) if p.exists()]
+        lines = sum(len(each.splitlines()) for each in whole)
+        found.append(Module(path, name, lines, ast.parse(text)))
     return found
 
 
@@ -136,22 +138,6 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _strings(node: ast.expr | None, assigned: dict[str, ast.expr]) -> Iterator[str]:
-    """The names in a literal, through stars and variables."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.List | ast.Tuple):
-        for element in node.elts:
-            yield from _strings(element, assigned)
-    elif isinstance(node, ast.Starred):
-        yield from _strings(node.value, assigned)
-    elif isinstance(node, ast.Dict):
-        for key in node.keys:
-            yield from _strings(key, assigned)
-    elif isinstance(node, ast.Name):
-        yield from _strings(assigned.get(node.id), assigned)
 
 
 def _exported(modules: Iterable[Module]) -> set[str]:

@@ -23,7 +23,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
 from driftnorm.bench.rows import Row, environment, load_rows, save_rows
 from driftnorm.bench.scoring import evaluate
-from driftnorm.bench.studies.digits import train
+from driftnorm.bench.studies.digits import train_digits
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.cli import app
 from driftnorm.errors import DriftnormWarning
@@ -67,7 +67,7 @@ def cells() -> list[Cell]:
 
 def measure() -> Iterator[Row]:
     """The rows, one by one."""
-    networks = [train(split_digits(seed)[0], seed) for seed in range(SEEDS)]
+    networks = [train_digits(split_digits(seed)[0], seed) for seed in range(SEEDS)]
     where = environment()
     for cell in cells():
         yield Row(cell, _metrics(cell, networks[cell.stream.seed]), where)

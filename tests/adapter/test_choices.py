@@ -87,9 +87,9 @@ def test_few_classes_are_answered_by_the_best_alone() -> None:
 
 
 def normalized_batches(images: Tensor, batch: int) -> tuple[Tensor, ...]:
-    from driftnorm.bench.studies.digits import normalized
+    from driftnorm.bench.studies.digits import normalized_digits
 
-    return normalized(images).split(batch)
+    return normalized_digits(images).split(batch)
 
 
 def test_losers_are_asked_seldom_and_all_are_at_a_jump() -> None:

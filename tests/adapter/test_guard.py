@@ -13,7 +13,7 @@ from torch import Tensor
 import driftnorm
 from driftnorm.adapter import RecipeAdapter
 from driftnorm.adapter.guard import Guard, read_signals
-from driftnorm.bench.studies.digits import normalized
+from driftnorm.bench.studies.digits import normalized_digits
 
 
 @pytest.mark.parametrize("batch", [1, 8, 32])
@@ -99,10 +99,10 @@ def collapsing(policy: str) -> tuple[RecipeAdapter, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
         for x in images.split(32):
-            answer = adapter(normalized(x))
+            answer = adapter(normalized_digits(x))
             statuses.append(adapter.last.status)
             if adapter.last.status == "guarded":
-                expected = network(normalized(x))
+                expected = network(normalized_digits(x))
                 torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-4)
     return adapter, statuses
 
@@ -136,7 +136,7 @@ def test_every_action_is_one_warning_and_stays_readable() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for x in test.images.split(32):
-            adapter(normalized(x))
+            adapter(normalized_digits(x))
     told = [w for w in caught if "seems to do harm" in str(w.message)]
     assert len(told) == len(adapter.alarms)
     resumed = driftnorm.adapt(network, "tent", lr=0.3, guard="reset")
@@ -151,7 +151,7 @@ def test_alarms_outlive_the_resets_of_a_method() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", driftnorm.DriftnormWarning)
         for x in test.images.split(32):
-            adapter(normalized(x))
+            adapter(normalized_digits(x))
             restarted.append(adapter.last.restarted)
             assert len(adapter.alarms) >= alarms
             alarms = len(adapter.alarms)

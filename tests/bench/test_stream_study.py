@@ -170,8 +170,8 @@ def test_methods_that_must_see_the_source_do(tmp_path: Path) -> None:
 def test_digits_bring_their_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from driftnorm.bench.studies import digits
 
-    train = digits.train
-    monkeypatch.setattr(digits, "train", lambda data, seed: train(data, seed, epochs=1))
+    train = digits.train_digits
+    monkeypatch.setattr(digits, "train_digits", lambda data, seed: train(data, seed, epochs=1))
     data = open_stream_data("digits", [], domains=["clean", "fog"], networks=tmp_path / "n")
     assert isinstance(data, DigitData)
     streams = (parse_stream("continual:part=30"),)

@@ -19,8 +19,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from driftnorm.adapter.drift import channel_distance
-from driftnorm.bench.studies.digit_shifts import SHIFTS
-from driftnorm.bench.studies.digits import digit_network, train
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS
+from driftnorm.bench.studies.digits import digit_network, train_digits
 from driftnorm.cli.diagnose import diagnose as command
 from driftnorm.diagnosis import Diagnosis, diagnose, take_inventory
 from driftnorm.diagnosis.layer_drift import DriftMeter, pooled
@@ -54,7 +54,7 @@ FACTORY = "test_diagnose:Grey"
 @pytest.fixture(scope="module")
 def trained() -> nn.Module:
     grey = Grey()
-    grey.digits = train(split_digits(0)[0], seed=0, epochs=6)
+    grey.digits = train_digits(split_digits(0)[0], seed=0, epochs=6)
     return Normalized(grey, [MEAN], [STD]).eval()
 
 
@@ -72,7 +72,7 @@ def in_batches(images: Tensor, labels: Tensor | None = None, size: int = 64) -> 
 
 
 def shifted(digits: Digits, name: str = "contrast", severity: int = 2) -> Tensor:
-    return SHIFTS[name](digits.images, severity, torch.Generator().manual_seed(0))
+    return DIGIT_SHIFTS[name](digits.images, severity, torch.Generator().manual_seed(0))
 
 
 def kinds(found: Diagnosis) -> set[str]:

@@ -20,7 +20,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_a_small_package_is_measured_as_counted_by_hand(script: ModuleType, tmp_path: Path) -> None:
     package, tests = tmp_path / "house", tmp_path / "tests"
     files = {
-        "__init__.py": "_HOMES = {'door': 'rooms', 'roof': 'rooms'}\n__all__ = [*_HOMES]\n",
+        "__init__.py": "",
+        "__init__.pyi": "from .rooms import door as door\nfrom .rooms import roof as roof\n",
         "rooms.py": "from house.garden import tree\n\n"
         "def door(width: int) -> int:\n    'Open.'\n    return width\n\n"
         "def roof(slope):\n    raise ValueError\n",

@@ -52,7 +52,7 @@ def fog(images: Tensor, severity: int, generator: Generator) -> Tensor:
     return (1 - cover) * images + cover * (0.6 + 0.4 * veil)
 
 
-SHIFTS: dict[str, Shift] = {
+DIGIT_SHIFTS: dict[str, Shift] = {
     "noise": noise,
     "impulse": impulse,
     "blur": blur,

@@ -20,7 +20,7 @@ from driftnorm._internal.files import write_atomically
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
 from driftnorm.bench.runner import Opened, Preparation, Study, Task
 from driftnorm.bench.samples import Look
-from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS, SEVERITIES
 from driftnorm.bench.studies.measured_method import method_id
 from driftnorm.images.embedded_digits import Digits, split_digits
 from driftnorm.methods.spec import parse_method
@@ -47,12 +47,12 @@ def digit_network() -> nn.Module:
     )
 
 
-def normalized(images: Tensor) -> Tensor:
+def normalized_digits(images: Tensor) -> Tensor:
     """The network's input."""
     return (images - _MEAN) / _STD
 
 
-def train(data: Digits, seed: int, epochs: int = 25) -> nn.Module:
+def train_digits(data: Digits, seed: int, epochs: int = 25) -> nn.Module:
     """Fit the network to clean digits."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -65,7 +65,9 @@ def train(data: Digits, seed: int, epochs: int = 25) -> nn.Module:
         for _ in range(epochs):
             order = torch.randperm(len(data.labels))
             for batch in order[: batches * 64].view(batches, 64):
-                loss = F.cross_entropy(network(normalized(data.images[batch])), data.labels[batch])
+                loss = F.cross_entropy(
+                    network(normalized_digits(data.images[batch])), data.labels[batch]
+                )
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -98,7 +100,7 @@ class DigitStudy(Study):
 
     def cells(self) -> list[Cell]:
         """Every measurement, clean data first."""
-        streams = [(), *((Shift(name, s),) for name in SHIFTS for s in SEVERITIES)]
+        streams = [(), *((Shift(name, s),) for name in DIGIT_SHIFTS for s in SEVERITIES)]
         return [
             Cell(
                 "demo",
@@ -128,7 +130,7 @@ class DigitStudy(Study):
         return Opened(
             load_network(network_file(self.folder, cell.stream.seed)),
             lambda: zip(
-                torch.split(normalized(images), self.batch_size),
+                torch.split(normalized_digits(images), self.batch_size),
                 torch.split(test.labels, self.batch_size),
                 strict=True,
             ),
@@ -144,7 +146,7 @@ class DigitStudy(Study):
 def train_into(file: Path, seed: int) -> None:
     """Train the network of a seed and save its weights."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    weights = save(train(split_digits(seed)[0], seed).state_dict())
+    weights = save(train_digits(split_digits(seed)[0], seed).state_dict())
     write_atomically(file, weights)
 
 
@@ -176,5 +178,5 @@ def shifted(test: Digits, shifts: Sequence[Shift], seed: int) -> Tensor:
     images = test.images
     for shift in shifts:
         if shift.severity:
-            images = SHIFTS[shift.name](images, shift.severity, generator)
+            images = DIGIT_SHIFTS[shift.name](images, shift.severity, generator)
     return images

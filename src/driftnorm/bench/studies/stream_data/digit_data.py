@@ -16,11 +16,11 @@ from driftnorm._internal.arguments import check_choice, check_whole
 from driftnorm._internal.types import Integers
 from driftnorm.bench.cell import CLEAN, DataId, NetworkId
 from driftnorm.bench.runner import Task
-from driftnorm.bench.studies.digit_shifts import SEVERITIES, SHIFTS
+from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS, SEVERITIES
 from driftnorm.bench.studies.digits import (
     load_network,
     network_file,
-    normalized,
+    normalized_digits,
     shifted,
     trainings,
 )
@@ -45,7 +45,7 @@ class DigitData(StreamData):
     """
 
     folder: Path
-    names: tuple[str, ...] = tuple(SHIFTS)
+    names: tuple[str, ...] = tuple(DIGIT_SHIFTS)
     severity: int = SEVERITIES[-1]
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class DigitData(StreamData):
         if not self.names:
             raise ValueError("`names` must hold at least one shift; `clean` is one.")
         for name in self.names:
-            check_choice("names", name, (CLEAN, *SHIFTS))
+            check_choice("names", name, (CLEAN, *DIGIT_SHIFTS))
 
     @property
     def data_id(self) -> DataId:
@@ -85,7 +85,7 @@ class DigitData(StreamData):
 
     def inputs(self, images: NDArray[Any]) -> Tensor:
         """Normalised."""
-        return normalized(torch.from_numpy(images).permute(0, 3, 1, 2))
+        return normalized_digits(torch.from_numpy(images).permute(0, 3, 1, 2))
 
     @property
     def has_source(self) -> bool:

@@ -1,0 +1,11 @@
+from .corruptions import CorruptionStudy as CorruptionStudy
+from .digit_shifts import DIGIT_SHIFTS as DIGIT_SHIFTS
+from .digits import DigitStudy as DigitStudy
+from .digits import normalized_digits as normalized_digits
+from .digits import train_digits as train_digits
+from .domains import DomainStudy as DomainStudy
+from .domains import TrainedNetwork as TrainedNetwork
+from .domains import read_trained as read_trained
+from .fine_tuned import FineTunedStudy as FineTunedStudy
+from .presets import PRESETS as PRESETS
+from .presets import Preset as Preset

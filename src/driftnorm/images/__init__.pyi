@@ -1,0 +1,15 @@
+from .embedded_digits import Digits as Digits
+from .embedded_digits import split_digits as split_digits
+from .image_set import Images as Images
+from .image_set import ImageSet as ImageSet
+from .inputs import open_inputs as open_inputs
+from .labelled import load_clean as load_clean
+from .labels import Labels as Labels
+from .labels import open_labels as open_labels
+from .pictures import PictureSet as PictureSet
+from .shuffled import Shuffled as Shuffled
+from .stream import Inputs as Inputs
+from .stream import Item as Item
+from .stream import Survey as Survey
+from .stream import in_batches as in_batches
+from .tensors import as_batch as as_batch

@@ -1,0 +1,10 @@
+from .algorithm import Algorithm as Algorithm
+from .algorithm import DomainBatch as DomainBatch
+from .algorithm import Minibatch as Minibatch
+from .algorithm import descend as descend
+from .algorithms import ALGORITHMS as ALGORITHMS
+from .algorithms import find_algorithm as find_algorithm
+from .domain_training import DomainTraining as DomainTraining
+from .hparams import default_hparams as default_hparams
+from .network import DomainNetwork as DomainNetwork
+from .sweep import Sweep as Sweep
