@@ -71,6 +71,18 @@ def test_the_reference_lists_exactly_what_the_packages_export() -> None:
     assert len(listed()) == len(set(listed()))
 
 
+def leaves(node: object) -> list[str]:
+    """The pages below an entry of the table of contents."""
+    below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [node] if isinstance(node, str) else [page for each in below for page in leaves(each)]
+
+
+def test_every_page_of_the_documentation_is_in_the_table_of_contents() -> None:
+    shown = leaves(yaml.load((ROOT / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"])
+    written = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert sorted(shown) == sorted(page for page in written if not page.startswith("tools/"))
+
+
 def test_every_room_has_a_page_and_the_table_of_contents_groups_them_as_the_picture_does() -> None:
     from test_imports import LINES
 
