@@ -353,7 +353,7 @@ def _at_a_glance(measure: str, found: Sequence[tuple[str, Table]]) -> Table:
     for place, (_, table) in enumerate(found):
         for claim, judged, change, *_ in table.rows:
             line = lines.setdefault(str(claim), ["-"] * len(found))
-            if judged != "not measured":
+            if judged != "not measured" and line[place] == "-":  # plain training comes first
                 line[place] = f"{judged} ({str(change).partition(' [')[0]})"
     columns = (Column("claim"), *(Column(label, align="left") for label, _ in found))
     note = f"In brackets the difference {measure}, in points; intervals are below."
