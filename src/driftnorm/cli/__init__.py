@@ -16,6 +16,7 @@ import cyclopts
 
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
+from driftnorm.cli._help import HelpPages
 from driftnorm.errors import DriftnormWarning
 
 __all__ = ["app", "main"]
@@ -39,6 +40,7 @@ app = _Program(
     version=__version__,
     help="Keep trained BatchNorm networks accurate when the data drift. Every command accepts "
     "--import MODULE, which registers your own methods.",
+    help_formatter=HelpPages(),
     suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
 GROUPS = {

@@ -20,12 +20,13 @@ from driftnorm.images import Inputs, Shuffled, open_inputs
 from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import is_factory
 
-Network: TypeAlias = Annotated[
-    str,
-    Parameter(
-        help="A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, "
-        "torchvision:NAME, or package.module:factory."
-    ),
+_NETWORK = (
+    "A driftnorm checkpoint, a built-in name, timm:NAME, torchvision:NAME or "
+    "package.module:factory."
+)
+Network: TypeAlias = Annotated[str, Parameter(help=_NETWORK)]
+Networks: TypeAlias = Annotated[
+    list[str] | None, MANY, Parameter(help=_NETWORK.replace("A", "Each a", 1))
 ]
 Data: TypeAlias = Annotated[
     Path,
