@@ -112,7 +112,8 @@ def test_the_method_on_the_page_about_extending_keeps_the_promises(tmp_path: Pat
 def test_the_command_line_knows_every_command_on_the_pages(
     page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from driftnorm.cli import PLUGINS, app, take_imports
+    from driftnorm.cli import app
+    from driftnorm.cli._imports import PLUGINS, take_imports
 
     for name in (PLUGINS, "PYTHONPATH"):  # which `--import` changes
         monkeypatch.setenv(name, os.environ.get(name, ""))

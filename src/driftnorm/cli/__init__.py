@@ -17,11 +17,10 @@ import cyclopts
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
 from driftnorm.cli._help import HelpPages
+from driftnorm.cli._imports import take_imports
 from driftnorm.errors import DriftnormWarning
 
 __all__ = ["app", "main"]
-
-PLUGINS = "DRIFTNORM_IMPORT"  # as `driftnorm.methods` reads it, which would import torch
 
 
 class _Program(cyclopts.App):
@@ -91,31 +90,6 @@ def _register() -> None:
 
 
 _register()
-
-
-def take_imports(words: list[str]) -> list[str]:
-    """A command without its ``--import MODULE`` flags; the modules register methods when loaded.
-
-    They may be in the current folder. The environment passes them on to worker processes.
-    """
-    rest, modules = [], [*filter(None, os.environ.get(PLUGINS, "").split(","))]
-    given = iter(words)
-    for word in given:
-        flag, equals, value = word.partition("=")
-        if flag != "--import":
-            rest.append(word)
-            continue
-        name = value if equals else next(given, "")
-        if not name or name.startswith("-"):
-            raise ValueError("`--import` must be followed by the name of a module.")
-        modules.append(name)
-        print(f"importing {name}, also from the current folder", file=sys.stderr)
-    if len(rest) < len(words):
-        sys.path.insert(0, os.getcwd())
-        paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-        os.environ[PLUGINS] = ",".join(modules)
-    return rest
 
 
 def main() -> None:
