@@ -12,8 +12,10 @@ from typing import Any
 
 import cyclopts
 import pytest
+import torch
 from data_files import write_npz, write_pictures
 from rich.console import Console
+from safetensors.torch import save_file
 
 from driftnorm.cli import (
     COMMANDS,
@@ -257,6 +259,38 @@ def test_code_from_the_current_folder_is_announced_even_if_it_fails(
     note, error = said(words, capsys, monkeypatch).splitlines()
     assert note == "note: own_net was imported from the current folder (own_net.py)."
     assert error.startswith("driftnorm: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("diagnose {} pics", "NETWORK"),
+        ("adapt {} pics", "NETWORK"),
+        ("export {} out.onnx --data pics", "NETWORK"),
+        ("bench robustness --model {} --data pets.npz --corruptions fog", "--model"),
+        ("bench streams --models {} --data pets.npz --corruptions fog", "--models"),
+        (
+            "bench fine-tuned --model {} --weights w.safetensors --data pets.npz "
+            "--test-data pets.npz",
+            "--model",
+        ),
+        ("train robust --recipe mixup --data pets.npz --test-data pets.npz --model {}", "--model"),
+    ],
+)
+def test_a_wrong_factory_is_named_by_the_flag_that_names_it(
+    words: str,
+    flag: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save_file({"w": torch.zeros(1)}, folder / "w.safetensors")
+    for given, problem in (
+        ("nowhere:net", " names the module 'nowhere', which cannot be imported."),
+        ("own_net:other", ": 'own_net' has no function 'other'."),
+    ):
+        told = said(words.format(given), capsys, monkeypatch).splitlines()[-1]
+        assert told.startswith(f"driftnorm: `{flag}` {given!r}{problem}")
 
 
 # --------------------------------------------------------------------------- slips

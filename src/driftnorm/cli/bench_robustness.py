@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
@@ -100,7 +101,8 @@ def bench_robustness(
         device=flags.device,
     )
     find_own_code()
-    study.cells()  # raises if anything is wrong with data or network
+    with given_as("--model"):
+        study.cells()  # raises if anything is wrong with data or network
     announce_own_code(model, console)
     resolved = {
         name: getattr(study, name) for name in ("corruptions", "severities", "batch_size", "seeds")

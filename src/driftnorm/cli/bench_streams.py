@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
@@ -139,7 +140,8 @@ def bench_streams(
         guard,
         flags.device,
     )
-    study.cells()  # raises if anything is wrong with data, streams or networks
+    with given_as("--models"):
+        study.cells()  # raises if anything is wrong with data, streams or networks
     if preview is not None:
         _preview(study, preview, Console(quiet=flags.quiet))
         return
