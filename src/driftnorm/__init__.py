@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from driftnorm.adapter._adapt import list_methods as list_methods
     from driftnorm.adapter.guard import Guard as Guard
     from driftnorm.adapter.onnx_file import export_onnx as export_onnx
-    from driftnorm.bench.scoring import evaluate as evaluate
+    from driftnorm.bench.stream_scores import evaluate as evaluate
     from driftnorm.diagnosis import diagnose as diagnose
     from driftnorm.errors import BadBatchError as BadBatchError
     from driftnorm.errors import DriftnormError as DriftnormError
@@ -51,7 +51,7 @@ _HOMES = {
     "adapt": "adapter._adapt",
     "diagnose": "diagnosis",
     "errors": "errors:",
-    "evaluate": "bench.scoring",
+    "evaluate": "bench.stream_scores",
     "export_onnx": "adapter.onnx_file",
     "functional": "functional:",
     "keep_freed_memory": "_internal.process_memory",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from driftnorm.bench.rows import save_rows as save_rows
     from driftnorm.bench.runner import Study as Study
     from driftnorm.bench.runner import run as run
-    from driftnorm.bench.scoring import evaluate as evaluate
+    from driftnorm.bench.stream_scores import evaluate as evaluate
 
 _HOMES = {
     "Cell": "cell",
@@ -45,7 +45,7 @@ _HOMES = {
     "StreamId": "cell",
     "Study": "runner",
     "Training": "cell",
-    "evaluate": "scoring",
+    "evaluate": "stream_scores",
     "expected_calibration_error": "metrics",
     "load_rows": "rows",
     "paired_interval": "metrics",
