@@ -47,7 +47,7 @@ GROUPS = {
     "train": "Train networks.",
     "sweep": "Train many networks, to choose among them.",
 }
-# The function of `bench robustness` is `bench_robustness` in the module of that name, and so on.
+# `bench robustness` is the function `bench_robustness` in the module of that name, and so on.
 COMMANDS = {
     "demo": "Train, shift, adapt and measure on digits that come with the package.",
     "methods": "List every method, or show one in detail.",
@@ -73,7 +73,8 @@ COMMANDS = {
     "sweep domains": "Train algorithms with DomainBed's random search; an interrupted sweep "
     "resumes.",
 }
-_FUNCTIONS = {"methods": "list_methods", "data": "app"}  # where they have another name
+# Where that is not so; `views.table` is what a table is.
+_TARGETS = {"methods": "methods:list_methods", "data": "data:app", "table": "row_table:table"}
 
 
 def _register() -> None:
@@ -84,9 +85,9 @@ def _register() -> None:
         if group not in groups:
             groups[group] = cyclopts.App(name=group, help=GROUPS[group])
             app.command(groups[group])
-        module = words.replace(" ", "_").replace("-", "_")
-        target = f"driftnorm.cli.{module}:{_FUNCTIONS.get(words, module)}"
-        groups[group].command(target, name=name, help=text)
+        own = words.replace(" ", "_").replace("-", "_")
+        target = _TARGETS.get(words, f"{own}:{own}")
+        groups[group].command(f"driftnorm.cli.{target}", name=name, help=text)
 
 
 _register()
