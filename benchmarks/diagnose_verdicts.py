@@ -29,7 +29,7 @@ from driftnorm._internal.files import write_atomically
 from driftnorm._internal.launch import LAUNCHERS
 from driftnorm.bench.metrics import paired_interval, unpack_bits
 from driftnorm.bench.rows import environment
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 from driftnorm.bench.studies.corrupted_streams import open_streams
 from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS, SEVERITIES
 from driftnorm.bench.studies.digits import normalized_digits, train_digits

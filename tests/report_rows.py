@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from driftnorm.adapter._adapt import adapt
 from driftnorm.bench.rows import Row
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 
 HOSTILE = "<script>alert(1)</script>"
 PIXEL = (

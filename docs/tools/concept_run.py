@@ -15,7 +15,7 @@ from driftnorm.adapter._adapt import adapt
 from driftnorm.adapter._pass import Pass
 from driftnorm.adapter._surgery import convert
 from driftnorm.bench.rows import environment
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 from driftnorm.bench.studies.digit_shifts import DIGIT_SHIFTS
 from driftnorm.bench.studies.digits import normalized_digits, train_digits
 from driftnorm.diagnosis.layer_drift import channel_distance

@@ -232,12 +232,18 @@ def _command(command: Any, name: str) -> str:
     for argument in command.assemble_argument_collection(parse_docstring=True):
         if argument.parse and argument.parameter.help is not None:
             flag = _flag(argument)
-            meaning = " ".join(argument.parameter.help.split())
+            meaning = _meaning(argument)
             # Lists have entries for their members as well; those are the same flag.
             rows.setdefault(flag, (flag, _default(argument), meaning))
     titles = ("flag", "default", "meaning")
     listed = table(titles, [*rows.values()]) if rows else "It takes no flags."
     return f"### {name}\n\n{summary}\n\n{listed.rstrip()}\n"
+
+
+def _meaning(argument: Any) -> str:
+    text = " ".join(argument.parameter.help.split())
+    choices = argument.get_choices()
+    return f"{text} Choices: {', '.join(choices)}." if choices else text
 
 
 def _flag(argument: Any) -> str:

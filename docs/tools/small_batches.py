@@ -22,7 +22,7 @@ from driftnorm._internal.counts import counted
 from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.bench.cell import Cell, DataId, NetworkId, Protocol, Shift, StreamId
 from driftnorm.bench.rows import Row, environment, load_rows, save_rows
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 from driftnorm.bench.studies.digits import train_digits
 from driftnorm.bench.studies.measured_method import method_id, spec_of
 from driftnorm.cli import app

@@ -8,7 +8,7 @@ from .adapter._adapt import adapt as adapt
 from .adapter._adapt import list_methods as list_methods
 from .adapter.guard import Guard as Guard
 from .adapter.onnx_file import export_onnx as export_onnx
-from .bench.scoring import evaluate as evaluate
+from .bench.stream_scores import evaluate as evaluate
 from .diagnosis import diagnose as diagnose
 from .errors import BadBatchError as BadBatchError
 from .errors import DriftnormError as DriftnormError

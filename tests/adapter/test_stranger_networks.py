@@ -20,7 +20,7 @@ from driftnorm import Recipe, adapt
 from driftnorm.adapter import RecipeAdapter, callbacks
 from driftnorm.adapter._outputs import detached
 from driftnorm.adapter._tree import tensors
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 from driftnorm.parts.layers import First
 from driftnorm.parts.losses import Entropy
 from driftnorm.parts.statistics import Batch, Running

@@ -27,7 +27,7 @@ from torch import nn
 import driftnorm
 from driftnorm import cli
 from driftnorm._internal.csv_cells import safe_cell, text_of_cell
-from driftnorm.bench.scoring import scores_of
+from driftnorm.bench.stream_scores import scores_of
 from driftnorm.errors import BusyError, DataError
 from driftnorm.images import Shuffled, open_inputs, open_labels
 from driftnorm.models import open_checkpoint

@@ -12,8 +12,10 @@ from typing import Any
 
 import cyclopts
 import pytest
+import torch
 from data_files import write_npz, write_pictures
 from rich.console import Console
+from safetensors.torch import save_file
 
 from driftnorm.cli import (
     COMMANDS,
@@ -45,7 +47,8 @@ OLD = {
 }
 # Values of one thing, however many they are.
 NOT_PLURAL = {"--mean", "--std", "--set", "--shuffle", "--where"}
-HELP_LINES, HELP_COLUMNS = 56, 100
+# A terminal is 80 columns wide unless someone widened it, and shows 50 lines on a laptop's screen.
+HELP_LINES, HELP_COLUMNS = 50, 80
 NETWORK = """
 from torch import nn
 def factory():
@@ -90,19 +93,43 @@ def test_flags_keep_to_the_conventions(name: str) -> None:
             assert "list[" in str(argument.hint), names
 
 
-@pytest.mark.parametrize("name", list(EVERY))
-def test_help_fits_a_screen(name: str) -> None:
+def help_of(name: str) -> str:
     screen = io.StringIO()
     app.help_print(name.split(), console=Console(file=screen, width=HELP_COLUMNS))
-    assert len(screen.getvalue().splitlines()) <= HELP_LINES
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("name", ["", "bench", "train", "sweep", "data", *EVERY])
+def test_help_fits_a_screen(name: str) -> None:
+    assert len(help_of(name).splitlines()) <= HELP_LINES
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_every_flag_is_explained(name: str) -> None:
+    shown = help_of(name)
+    for argument in EVERY[name].assemble_argument_collection(parse_docstring=True):
+        if argument.parse and argument.show:
+            assert (argument.parameter.help or "").strip(), argument.name
+            assert argument.names[0] in shown
+
+
+def test_help_says_how_to_turn_off_only_what_may_be_on() -> None:
+    shown = help_of("train domains")
+    assert "--no-every-split" in shown  # a sweep evaluates every split
+    for noise in ("--no-swad", "--no-augmented-validation", "False", "*  --"):
+        assert noise not in shown
+
+
+def test_data_come_first() -> None:
+    for name in ("train domains", "sweep domains"):
+        flagged = [line for line in help_of(name).splitlines() if line.startswith("--")]
+        assert flagged[0].startswith("--data")
 
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_help_of_a_command_is_its_docstring_and_lists_show_the_first_line(name: str) -> None:
-    screen = io.StringIO()
-    app.help_print(name.split(), console=Console(file=screen, width=HELP_COLUMNS))
     said = inspect.cleandoc(EVERY[name].default_command.__doc__).partition("\nParameters\n")[0]
-    shown = " ".join(screen.getvalue().split())
+    shown = " ".join(help_of(name).split())
     assert " ".join(said.split()).replace("`", "") in shown.replace("`", "")
     if name in COMMANDS:
         assert COMMANDS[name] == said.splitlines()[0]
@@ -232,6 +259,38 @@ def test_code_from_the_current_folder_is_announced_even_if_it_fails(
     note, error = said(words, capsys, monkeypatch).splitlines()
     assert note == "note: own_net was imported from the current folder (own_net.py)."
     assert error.startswith("driftnorm: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("diagnose {} pics", "NETWORK"),
+        ("adapt {} pics", "NETWORK"),
+        ("export {} out.onnx --data pics", "NETWORK"),
+        ("bench robustness --model {} --data pets.npz --corruptions fog", "--model"),
+        ("bench streams --models {} --data pets.npz --corruptions fog", "--models"),
+        (
+            "bench fine-tuned --model {} --weights w.safetensors --data pets.npz "
+            "--test-data pets.npz",
+            "--model",
+        ),
+        ("train robust --recipe mixup --data pets.npz --test-data pets.npz --model {}", "--model"),
+    ],
+)
+def test_a_wrong_factory_is_named_by_the_flag_that_names_it(
+    words: str,
+    flag: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save_file({"w": torch.zeros(1)}, folder / "w.safetensors")
+    for given, problem in (
+        ("nowhere:net", " names the module 'nowhere', which cannot be imported."),
+        ("own_net:other", ": 'own_net' has no function 'other'."),
+    ):
+        told = said(words.format(given), capsys, monkeypatch).splitlines()[-1]
+        assert told.startswith(f"driftnorm: `{flag}` {given!r}{problem}")
 
 
 # --------------------------------------------------------------------------- slips

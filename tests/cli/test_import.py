@@ -8,9 +8,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from data_files import write_pictures
+from own_network import FACTORY
 
 import driftnorm
 from driftnorm import methods
+from driftnorm.cli._config import load_config
 from driftnorm.cli._method_table import method_options
 from driftnorm.errors import DriftnormWarning
 from driftnorm.parts import Running
@@ -44,6 +47,30 @@ def test_a_module_of_the_current_folder_registers_methods(tmp_path: Path) -> Non
     assert "importing mine, also from the current folder" in done.stderr
     without = driftnorm_command("methods", "--json", folder=tmp_path)
     assert "slow-bn" not in without.stdout
+
+
+def test_a_run_that_is_repeated_knows_its_modules(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "own_net.py").write_text(FACTORY)
+    write_pictures(tmp_path / "pics", {f"{n}.png": (16, 16) for n in range(4)})
+    words = "adapt own_net:build pics --size 16 --mean 0 0 0 --std 1 1 1 --method slow-bn"
+    done = driftnorm_command(*words.split(), "--import", "mine", "--out", "a.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = driftnorm_command("run", "a.run", "--out", "b.csv", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "importing mine, also from the current folder" in again.stderr
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    kept = [load_config(tmp_path / run / "config.yaml") for run in ("a.run", "b.run")]
+    assert [each.imports for each in kept] == [("mine",), ("mine",)]
+
+
+def test_a_module_that_a_file_names(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("command: adapt\nimport: mine\narguments: {network: resnet20, data: x}\n")
+    assert load_config(file).imports == ("mine",)
+    file.write_text("command: adapt\nimport: {mine: 1}\n")
+    with pytest.raises(ValueError, match="`import` must be one value or a list of values"):
+        load_config(file)
 
 
 def test_a_module_that_is_not_there(tmp_path: Path) -> None:

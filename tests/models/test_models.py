@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from driftnorm.models import MODELS, Normalized, Preprocessing, _vision, build, load, resolve
+from driftnorm.errors import CheckpointError
+from driftnorm.models import (
+    MODELS,
+    Normalized,
+    Preprocessing,
+    _vision,
+    build,
+    load,
+    open_model,
+    resolve,
+    save_checkpoint,
+)
 from driftnorm.models.resnet import BlurPool, Bottleneck
 from driftnorm.models.wide_resnet import WideBlock
 
@@ -385,6 +397,24 @@ def test_factory(monkeypatch, tmp_path):
         load("nowhere.here:tiny")
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
         load("needs_more:tiny")
+    with pytest.raises(ValueError, match=r"^`spec` 'my_networks:other': "):
+        load("my_networks:other")
+    with pytest.raises(ValueError, match=r"^`model` 'my_networks:other': "):
+        open_model("my_networks:other")
+    with pytest.raises(TypeError, match=r"^`model` 'my_networks:wrong' must return") as refused:
+        open_model("my_networks:wrong")
+    again = pickle.loads(pickle.dumps(refused.value))  # as between processes
+    assert str(again) == str(refused.value)
+    file = tmp_path / "x.safetensors"
+    save_checkpoint(
+        file,
+        plain,
+        architecture="my_networks:other",
+        classes=[*"abcdefg"],
+        preprocessing=Preprocessing((0.5,) * 3, (0.5,) * 3, 8),
+    )
+    with pytest.raises(CheckpointError, match=r"cannot be built: `architecture` 'my_networks:oth"):
+        open_model(file, trust=True)
 
 
 # --- timm and torchvision -------------------------------------------------------------------

@@ -17,4 +17,4 @@ from .rows import load_rows as load_rows
 from .rows import save_rows as save_rows
 from .runner import Study as Study
 from .runner import run as run
-from .scoring import evaluate as evaluate
+from .stream_scores import evaluate as evaluate

@@ -27,7 +27,7 @@ from driftnorm.adapter.guard import Policy
 from driftnorm.bench.cell import Cell
 from driftnorm.bench.rows import Failure, Row, RowStore, environment
 from driftnorm.bench.samples import Look, keep_exhibits
-from driftnorm.bench.scoring import Further, evaluate
+from driftnorm.bench.stream_scores import Further, evaluate
 from driftnorm.bench.studies.measured_method import spec_of
 
 # Per task: many cells, to open a stream only once, but few enough to keep all workers busy.

@@ -16,11 +16,11 @@ import cyclopts
 
 from driftnorm._internal.process_memory import keep_freed_memory
 from driftnorm._version import __version__
+from driftnorm.cli._help import HelpPages
+from driftnorm.cli._imports import take_imports
 from driftnorm.errors import DriftnormWarning
 
 __all__ = ["app", "main"]
-
-PLUGINS = "DRIFTNORM_IMPORT"  # as `driftnorm.methods` reads it, which would import torch
 
 
 class _Program(cyclopts.App):
@@ -39,6 +39,7 @@ app = _Program(
     version=__version__,
     help="Keep trained BatchNorm networks accurate when the data drift. Every command accepts "
     "--import MODULE, which registers your own methods.",
+    help_formatter=HelpPages(),
     suppress_keyboard_interrupt=False,  # `main` says what was kept
 )
 GROUPS = {
@@ -46,7 +47,7 @@ GROUPS = {
     "train": "Train networks.",
     "sweep": "Train many networks, to choose among them.",
 }
-# The function of `bench robustness` is `bench_robustness` in the module of that name, and so on.
+# `bench robustness` is the function `bench_robustness` in the module of that name, and so on.
 COMMANDS = {
     "demo": "Train, shift, adapt and measure on digits that come with the package.",
     "methods": "List every method, or show one in detail.",
@@ -72,7 +73,8 @@ COMMANDS = {
     "sweep domains": "Train algorithms with DomainBed's random search; an interrupted sweep "
     "resumes.",
 }
-_FUNCTIONS = {"methods": "list_methods", "data": "app"}  # where they have another name
+# Where that is not so; `views.table` is what a table is.
+_TARGETS = {"methods": "methods:list_methods", "data": "data:app", "table": "row_table:table"}
 
 
 def _register() -> None:
@@ -83,37 +85,12 @@ def _register() -> None:
         if group not in groups:
             groups[group] = cyclopts.App(name=group, help=GROUPS[group])
             app.command(groups[group])
-        module = words.replace(" ", "_").replace("-", "_")
-        target = f"driftnorm.cli.{module}:{_FUNCTIONS.get(words, module)}"
-        groups[group].command(target, name=name, help=text)
+        own = words.replace(" ", "_").replace("-", "_")
+        target = _TARGETS.get(words, f"{own}:{own}")
+        groups[group].command(f"driftnorm.cli.{target}", name=name, help=text)
 
 
 _register()
-
-
-def take_imports(words: list[str]) -> list[str]:
-    """A command without its ``--import MODULE`` flags; the modules register methods when loaded.
-
-    They may be in the current folder. The environment passes them on to worker processes.
-    """
-    rest, modules = [], [*filter(None, os.environ.get(PLUGINS, "").split(","))]
-    given = iter(words)
-    for word in given:
-        flag, equals, value = word.partition("=")
-        if flag != "--import":
-            rest.append(word)
-            continue
-        name = value if equals else next(given, "")
-        if not name or name.startswith("-"):
-            raise ValueError("`--import` must be followed by the name of a module.")
-        modules.append(name)
-        print(f"importing {name}, also from the current folder", file=sys.stderr)
-    if len(rest) < len(words):
-        sys.path.insert(0, os.getcwd())
-        paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-        os.environ[PLUGINS] = ",".join(modules)
-    return rest
 
 
 def main() -> None:

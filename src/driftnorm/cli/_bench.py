@@ -35,29 +35,24 @@ from driftnorm.views.table import Table
 Methods: TypeAlias = Annotated[
     list[str] | None,
     MANY,
-    Parameter(help="Names, with options as in gprebn:theta=0.5; default: those of the table."),
+    Parameter(help="Such as gprebn:theta=0.5; default: those of the table."),
 ]
 
 Pretrained: TypeAlias = Annotated[
     bool,
     SWITCH,
-    Parameter(
-        help="Use the weights that timm or torchvision publish for the model; downloaded the first "
-        "time."
-    ),
+    Parameter(help="Download the weights that timm or torchvision publish."),
 ]
 Subset: TypeAlias = Annotated[
     Path | None,
-    Parameter(
-        group=RARE, help="A list of ImageNet-C's images to use, such as RobustBench's 5,000."
-    ),
+    Parameter(group=RARE, help="A list of the ImageNet-C images to use (RobustBench's 5,000)."),
 ]
 FolderClasses: TypeAlias = Annotated[
     Path | None,
     Parameter(
         group=RARE,
-        help="For image folders: a file with the names of all class folders in the order of the "
-        "network's outputs, one per line. Needed if some of the folders are missing.",
+        help="If some class folders are missing: a file of all their names in the order of the "
+        "network's outputs, one per line.",
     ),
 ]
 

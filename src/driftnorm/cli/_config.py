@@ -16,6 +16,7 @@ import yaml
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.names import nearest
 from driftnorm._version import __version__
+from driftnorm.cli._imports import imported
 
 # Commands that write rows, networks, predictions or data; most keep a config with them.
 REPEATABLE = (
@@ -40,11 +41,13 @@ class Config(NamedTuple):
         command: Its words, such as ``bench robustness``.
         arguments: By name, without those that were not given.
         version: The driftnorm version that wrote it; empty in a file written by hand.
+        imports: The modules of the user's own that it needs, as with ``--import``.
     """
 
     command: str
     arguments: dict[str, Value]
     version: str
+    imports: tuple[str, ...] = ()
 
 
 def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Path:
@@ -66,6 +69,7 @@ def keep_config(folder: Path, command: str, arguments: Mapping[str, Any]) -> Pat
     content = {
         "driftnorm": __version__,
         "command": command,
+        **({"import": modules} if (modules := imported()) else {}),
         "arguments": {n: _plain(v) for n, v in _flags(arguments) if n not in _TALK},
     }
     text = _HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
@@ -112,7 +116,7 @@ def load_config(path: Path) -> Config:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold the keys {', '.join(_KEYS)}, got {_kind(content)}.")
-    check_keys(path, content, _KEYS)
+    check_keys(path, content, (*_KEYS, "import"))
     command, arguments = content.get("command"), content.get("arguments") or {}
     if not isinstance(command, str):
         raise ValueError(f"{path}: `command` must be words such as adapt, got {_kind(command)}.")
@@ -120,10 +124,18 @@ def load_config(path: Path) -> Config:
         raise ValueError(f"{path}: `arguments` must be names and values, got {_kind(arguments)}.")
     given = {name: value for name, value in arguments.items() if value is not None}
     for name, value in given.items():
-        entries = value if isinstance(value, list) else [value]
-        if not all(isinstance(entry, str) for entry in entries):
-            raise ValueError(f"{path}: `{name}` must be one value or a list of values.")
-    return Config(" ".join(command.split()), given, content.get("driftnorm") or "")
+        _entries(path, name, value)
+    imports = _entries(path, "import", content.get("import") or [])
+    version = content.get("driftnorm") or ""
+    return Config(" ".join(command.split()), given, version, tuple(imports))
+
+
+def _entries(path: Path, name: str, value: Any) -> list[str]:
+    """One value or several, as text."""
+    entries = value if isinstance(value, list) else [value]
+    if not all(isinstance(entry, str) for entry in entries):
+        raise ValueError(f"{path}: `{name}` must be one value or a list of values.")
+    return entries
 
 
 def check_keys(path: Path, given: Iterable[str], known: Iterable[str], what: str = "key") -> None:

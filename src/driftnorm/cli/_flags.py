@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 from cyclopts import Group, Parameter, Token, convert, validators
 
+FIRST = Group.create_default_parameters()
+"""Flags of no other group."""
 NETWORK = Group("How the network is opened", sort_key=1)
 TRAINING = Group("How the networks are trained", sort_key=1)
 RARE = Group("Rarely needed", sort_key=2)
@@ -28,7 +30,7 @@ def _spaced(kind: Any, tokens: Sequence[Token]) -> Any:
     return convert(kind, tokens)
 
 
-SWITCH = Parameter(negative="", show_default=False)
+SWITCH = Parameter(negative="")
 """On when given; there is no flag that turns it off."""
 
 MANY = Parameter(consume_multiple=True, negative="", converter=_spaced)
@@ -45,7 +47,7 @@ AsJson: TypeAlias = Annotated[
     bool, SWITCH, Parameter(name="--json", help="Print JSON; everything else goes to stderr.")
 ]
 DryRun: TypeAlias = Annotated[
-    bool, SWITCH, Parameter(help="Print what would run and how many hours it would take, and stop.")
+    bool, SWITCH, Parameter(help="Only print what would run, and how long it would take.")
 ]
 Device: TypeAlias = Annotated[str, Parameter(help="Where to compute: cpu, cuda, mps.")]
 Workers: TypeAlias = Annotated[
@@ -70,7 +72,7 @@ Frost: TypeAlias = Annotated[
     str | None,
     Parameter(
         group=RARE,
-        help="Folder of frost's overlay images, or `procedural` for a stand-in; default: "
-        "$DRIFTNORM_FROST, or an installed package that has them.",
+        help="Folder of frost's overlays, or `procedural` for a stand-in; default: "
+        "$DRIFTNORM_FROST, or an installed package.",
     ),
 ]

@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import MANY, NETWORK, RARE, SPREAD, SWITCH, Device
 from driftnorm.cli._output import say
@@ -20,12 +21,13 @@ from driftnorm.images import Inputs, Shuffled, open_inputs
 from driftnorm.models.opened_model import Model, open_model
 from driftnorm.models.sources import is_factory
 
-Network: TypeAlias = Annotated[
-    str,
-    Parameter(
-        help="A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, "
-        "torchvision:NAME, or package.module:factory."
-    ),
+_NETWORK = (
+    "A driftnorm checkpoint, a built-in name, timm:NAME, torchvision:NAME or "
+    "package.module:factory."
+)
+Network: TypeAlias = Annotated[str, Parameter(help=_NETWORK)]
+Networks: TypeAlias = Annotated[
+    list[str] | None, MANY, Parameter(help=_NETWORK.replace("A", "Each a", 1))
 ]
 Data: TypeAlias = Annotated[
     Path,
@@ -95,15 +97,16 @@ class NetworkFlags:
         where = check_device(self.device)
         find_own_code()
         announce_own_code(network, console)
-        opened = open_model(
-            network,
-            weights=self.weights,
-            classes=self.classes,
-            mean=self.mean,
-            std=self.std,
-            size=self.size,
-            trust=self.trust,
-        )
+        with given_as("NETWORK"):
+            opened = open_model(
+                network,
+                weights=self.weights,
+                classes=self.classes,
+                mean=self.mean,
+                std=self.std,
+                size=self.size,
+                trust=self.trust,
+            )
         if opened.architecture != network:  # a checkpoint that names a factory
             announce_own_code(opened.architecture, console)
         opened.network.to(where)

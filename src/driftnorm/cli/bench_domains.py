@@ -44,7 +44,7 @@ def bench_domains(
         Which table to print at the end, which also sets the default methods: domains,
         domains-ablation, domains-fine-tuned or domains-claims.
     grid
-        full (T3A's values and theta), short, or single (no selection).
+        Select among T3A's values and theta, among fewer, or not at all.
     batch_size
         Images per batch.
     seeds
@@ -54,8 +54,8 @@ def bench_domains(
     validation_limit
         At most this many images of each validation split; the targets stay whole.
     targets
-        Which settings are run on the target: all, or selected (only those that a table shows; the
-        tables are the same, in much less time).
+        Settings to run on the target; with selected, only those that a table shows: the tables are
+        the same, in much less time.
     out
         Folder for the rows.
     """

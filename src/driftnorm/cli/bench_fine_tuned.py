@@ -7,6 +7,7 @@ from typing import Annotated
 
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.fine_tuned import METHODS, FineTunedStudy
@@ -103,4 +104,6 @@ def bench_fine_tuned(
         ),
     )
     resolved = {name: getattr(study.pretrained, name) for name in ("corruptions", "severities")}
+    with given_as("--model"):
+        study.cells()  # raises if anything is wrong with data or network
     bench(study, fine_tuned_table, out, flags, "bench fine-tuned", given | resolved)

@@ -8,13 +8,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.corruptions import CorruptionStudy
 from driftnorm.bench.studies.presets import find_preset
 from driftnorm.cli._bench import BenchFlags, FolderClasses, Methods, Pretrained, Subset, bench
 from driftnorm.cli._corruption_names import Corruptions, settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, RARE, Frost
-from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.cli._input_flags import Mean, Network, Std, announce_own_code, find_own_code
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.views.robustness import VIEWS, find_view
@@ -23,7 +24,7 @@ from driftnorm.views.robustness import VIEWS, find_view
 def bench_robustness(
     *,
     data: Path,
-    model: str,
+    model: Network,
     weights: Path | None = None,
     pretrained: Pretrained = False,
     methods: Methods = None,
@@ -50,11 +51,8 @@ def bench_robustness(
     data
         Clean images (a folder of CIFAR's official files, an .npz, a folder of images), corrupted
         on the fly, or a folder in the layout of CIFAR-10-C or of ImageNet-C.
-    model
-        A driftnorm checkpoint, a built-in name such as resnet20, timm:NAME, torchvision:NAME, or
-        package.module:factory.
     weights
-        A file of the model's weights; a driftnorm checkpoint has its own.
+        A file of weights; a driftnorm checkpoint has its own.
     table
         Which table to print at the end: summary, detailed, severity, intro, ablation, half-target,
         imagenet.
@@ -103,7 +101,8 @@ def bench_robustness(
         device=flags.device,
     )
     find_own_code()
-    study.cells()  # raises if anything is wrong with data or network
+    with given_as("--model"):
+        study.cells()  # raises if anything is wrong with data or network
     announce_own_code(model, console)
     resolved = {
         name: getattr(study, name) for name in ("corruptions", "severities", "batch_size", "seeds")

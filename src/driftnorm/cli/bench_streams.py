@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from driftnorm._internal.own_code import given_as
 from driftnorm.adapter.guard import Policy
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
@@ -19,7 +20,7 @@ from driftnorm.bench.windows import WINDOW
 from driftnorm.cli._bench import BenchFlags, FolderClasses, Methods, Pretrained, Subset, bench
 from driftnorm.cli._corruption_names import settle_corruptions
 from driftnorm.cli._flags import MANY, OUT, RARE, Frost
-from driftnorm.cli._input_flags import Mean, Std, announce_own_code, find_own_code
+from driftnorm.cli._input_flags import Mean, Networks, Std, announce_own_code, find_own_code
 from driftnorm.cli._output import say
 from driftnorm.methods.spec import parse_method
 from driftnorm.models.opened_model import check_weights, read_class_names
@@ -32,7 +33,7 @@ from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 def bench_streams(
     *,
     data: str,
-    models: Annotated[list[str] | None, MANY] = None,
+    models: Networks = None,
     weights: Annotated[list[Path] | None, MANY] = None,
     pretrained: Pretrained = False,
     streams: Annotated[list[str] | None, MANY] = None,
@@ -62,26 +63,23 @@ def bench_streams(
     Parameters
     ----------
     data
-        Clean images (a folder of CIFAR's official files, an .npz, a folder of images), corrupted
-        on the fly; a folder in the layout of CIFAR-10-C or of ImageNet-C; a folder of domains
-        (domain/class/image); or the word digits, which provides images and a network.
-    models
-        One or several: driftnorm checkpoints, built-in names such as resnet20, timm:NAME,
-        torchvision:NAME, or package.module:factory.
+        Clean images to corrupt (CIFAR's official files, an .npz, a folder), a folder in the layout
+        of CIFAR-10-C or ImageNet-C, one of domains (domain/class/image), or digits, which provides
+        images and a network.
     weights
-        A file of weights for each model; a driftnorm checkpoint has its own.
+        A file for each model; a driftnorm checkpoint has its own.
     streams
-        Such as continual, probes, gradual, mixed, recurring:rounds=5, continual+sorted,
-        continual+dirichlet-slots, steady; default: continual.
+        Such as continual (the default), probes, gradual, mixed, recurring:rounds=5, steady,
+        continual+sorted, continual+dirichlet-slots.
     corruptions
-        The domains in order; clean means the images as they are. Default: all domains, or the 15
-        common corruptions.
+        In this order; clean means the images as they are. Default: all domains, or the 15 common
+        corruptions.
     severity
-        Severity of all corruptions; default: the strongest. A gradual stream rises to it.
+        Default: the strongest; a gradual stream rises to it.
     part
         Images per visit to a domain; default: all.
     skip
-        Leave out this many images at the beginning of the data.
+        Leave out this many images at the beginning.
     limit
         At most this many of the remaining images.
     batch_size
@@ -91,14 +89,14 @@ def bench_streams(
     window
         Images per window, for the harm rate and the worst window.
     guard
-        What the guard does when adapting seems to do harm; off, as in the papers' benchmarks.
+        What to do when adapting does harm; off, as in the papers.
     source_data
-        Clean source-domain images, for methods that must see some first, such as eata.
+        Clean source images, for methods that need some (eata).
     size
         Height and width that the images must have; images of domains are resized to it.
     preview
-        Measure nothing: print each stream, and save it as positions (.npz) and as a plot of what
-        comes when (.png) in this folder.
+        Measure nothing: print each stream, and save its positions (.npz) and a plot of them (.png)
+        in this folder.
     out
         Folder for the rows.
     """
@@ -142,7 +140,8 @@ def bench_streams(
         guard,
         flags.device,
     )
-    study.cells()  # raises if anything is wrong with data, streams or networks
+    with given_as("--models"):
+        study.cells()  # raises if anything is wrong with data, streams or networks
     if preview is not None:
         _preview(study, preview, Console(quiet=flags.quiet))
         return

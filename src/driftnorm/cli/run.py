@@ -14,6 +14,7 @@ from driftnorm._internal.files import check_regular
 from driftnorm._version import __version__
 from driftnorm.cli import app
 from driftnorm.cli._config import REPEATABLE, Config, check_keys, load_config
+from driftnorm.cli._imports import add_imports
 
 CHANGES = "Arguments of the command that override the file's, such as --out elsewhere."
 
@@ -36,6 +37,7 @@ def run(
         config = config / "config.yaml"
     check_regular(config, "CONFIG")
     kept = load_config(config)
+    add_imports(kept.imports)
     command, bound = parse_config(config, kept, changes)
     if kept.version not in ("", __version__):
         print(f"note: written by driftnorm {kept.version}, this is {__version__}.", file=sys.stderr)

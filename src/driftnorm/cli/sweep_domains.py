@@ -20,9 +20,7 @@ from driftnorm.cli._flags import (
     MANY,
     OUT,
     RARE,
-    SPREAD,
     SWITCH,
-    TRAINING,
     Cache,
     DryRun,
     Hours,
@@ -32,14 +30,14 @@ from driftnorm.cli._flags import (
 )
 from driftnorm.cli._output import say
 from driftnorm.cli._progress import Bar
+from driftnorm.cli._training_flags import Training
 from driftnorm.images.domains.domain_arrays import DomainArrays
-from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.domains.sweep import FAILED, Job, Sweep, estimated_seconds
 
 
 def sweep_domains(
     *,
-    training: Annotated[PlanOptions, SPREAD, Parameter(group=TRAINING)],
+    training: Training,
     algorithms: Annotated[list[str], MANY],
     test_domains: Annotated[list[str] | None, MANY] = None,
     hparams: int = 20,
@@ -66,20 +64,19 @@ def sweep_domains(
     test_domains
         The targets; default: each domain in turn.
     hparams
-        Configurations: the defaults first, then random ones.
+        Configurations, the defaults first.
     trials
-        Splits of the data, each with its own configurations.
+        Splits, each with its own configurations.
     leave_one_out
         Also train without each pair of domains, for selected-leave-one-out.
     size
-        Height and width of the images in pixels.
+        Height and width of the images.
     settings
-        Hyper-parameters of every training, such as gamma=1, for the algorithms that have them; can
-        be repeated.
+        A hyper-parameter, such as gamma=1, of the algorithms that have it; can be repeated.
     hours
-        Time budget; running the same command again resumes.
+        Time budget; the same command again resumes.
     out
-        Folder for the trainings, with one subfolder each.
+        Folder for the trainings.
     """
     given, processes = dict(locals()), checked_workers(workers)
     check_device(training.device)

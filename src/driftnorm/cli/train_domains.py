@@ -17,8 +17,6 @@ from driftnorm.cli._flags import (
     MANY,
     OUT,
     RARE,
-    SPREAD,
-    TRAINING,
     Cache,
     Hours,
     Quiet,
@@ -28,10 +26,10 @@ from driftnorm.cli._flags import (
 from driftnorm.cli._output import say
 from driftnorm.cli._progress import Bar
 from driftnorm.cli._training_bar import TrainingBar
+from driftnorm.cli._training_flags import Training
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.training import Hooks
 from driftnorm.training.domains.domain_training import DomainTraining
-from driftnorm.training.domains.plans import PlanOptions
 from driftnorm.training.training_run import Outcome
 
 Rare = Parameter(group=RARE)
@@ -39,7 +37,7 @@ Rare = Parameter(group=RARE)
 
 def train_domains(
     *,
-    training: Annotated[PlanOptions, SPREAD, Parameter(group=TRAINING)],
+    training: Training,
     test_domains: Annotated[list[str], MANY],
     algorithm: str = "erm",
     swad: bool = False,
@@ -59,16 +57,15 @@ def train_domains(
     Parameters
     ----------
     test_domains
-        Domains held out from training, usually one; if a name starts with a dash:
-        --test-domains=-90%.
+        Held out from training, usually one; if a name starts with a dash: --test-domains=-90%.
     algorithm
         erm, groupdro, mixup, coral, mmd, irm, arm, mtl, sagnet, rsc, mixstyle or swad.
     swad
         Average weights along the valley of the validation loss, around any algorithm.
     size
-        Height and width of the images in pixels.
+        Height and width of the images.
     settings
-        The algorithm's own hyper-parameters, such as gamma=1; can be repeated.
+        A hyper-parameter, such as gamma=1; can be repeated.
     hparams_seed
         0 for DomainBed's defaults, others for a draw of its random search.
     trial_seed
@@ -76,7 +73,7 @@ def train_domains(
     seed
         Seed of everything else.
     hours
-        Time budget; running the same command again resumes, with a new budget.
+        Time budget; the same command again resumes.
     out
         Folder of the run; default: runs/domains/DATA-ALGORITHM-TARGET-tTRIAL.
     """

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm._internal.counts import counted
+from driftnorm._internal.own_code import given_as
 from driftnorm.cli._config import keep_config
 from driftnorm.cli._devices import check_device
 from driftnorm.cli._flags import OUT, RARE, Device, Hours, Quiet, Settings, Threads
@@ -116,7 +117,10 @@ def train_robust(
     console = Console(quiet=quiet)
     find_own_code()
     announce_own_code(model, Console(stderr=True, quiet=quiet))
-    with TrainingBar(console, recipe, job.optimization.batch_size) as watcher:
+    with (
+        given_as("--model"),
+        TrainingBar(console, recipe, job.optimization.batch_size) as watcher,
+    ):
         outcome = job.run(
             training,
             test,

@@ -18,7 +18,7 @@ from driftnorm.adapter._engine import RecipeAdapter
 from driftnorm.adapter._surgery import find_batch_norms
 from driftnorm.bench.batch_scores import BatchScores
 from driftnorm.bench.metrics import Interval, paired_interval
-from driftnorm.bench.scoring import scores_of, serve
+from driftnorm.bench.stream_scores import scores_of, serve
 from driftnorm.diagnosis.layer_drift import Drift, DriftMeter
 from driftnorm.diagnosis.order import FOLDERS, LABELS, Serial, serial
 from driftnorm.errors import DriftnormWarning

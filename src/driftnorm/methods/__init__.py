@@ -108,7 +108,7 @@ def known_methods() -> dict[str, Method]:
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         if name not in _loaded:
             _loaded.add(name)
-            import_own(name, f"`--import` {name}")
+            import_own(name, "--import", name)
     return METHODS
 
 

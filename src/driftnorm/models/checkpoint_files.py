@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import written_beside
+from driftnorm._internal.own_code import given_as
 from driftnorm.errors import CheckpointError
 from driftnorm.models._weight_files import identify
 from driftnorm.models.normalized import Normalized, Preprocessing
@@ -136,9 +137,9 @@ def check_description(
 
 def _rebuilt(architecture: str, classes: int, options: Mapping[str, Any]) -> nn.Module:
     """The network of a description; a factory that takes no `num_classes` is not given any."""
-    network, _ = resolve(
-        architecture, classes if takes_classes(architecture) else None, **dict(options)
-    )
+    with given_as("architecture"):
+        known = classes if takes_classes(architecture) else None
+        network, _ = resolve(architecture, known, **dict(options))
     return network
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import check_regular
 from driftnorm._internal.messages import first_line
+from driftnorm._internal.own_code import given_as
 from driftnorm.adapter._checks import normalizes_input
 from driftnorm.errors import CheckpointError
 from driftnorm.models._vision import import_timm, import_torchvision
@@ -120,7 +121,8 @@ def open_model(
     if names_file(model):
         name, found = Path(model).stem, _from_file(Path(model), constants, trust)
     else:
-        name, found = str(model), _from_spec(str(model), weights, constants, untrained, trust)
+        with given_as("model"):
+            name, found = str(model), _from_spec(str(model), weights, constants, untrained, trust)
     preprocessing = _settled_preprocessing(found, size or (shown and shown[0]), str(model))
     height, width = shown or (preprocessing.size, preprocessing.size)
     try:

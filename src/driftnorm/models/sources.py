@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from driftnorm._internal.own_code import import_own
+from driftnorm._internal.own_code import OwnCodeError, OwnResultError, import_own
 from driftnorm.models import _vision, deployed, efficientnet_lite
 from driftnorm.models.architectures import build, facts_of, unknown_name
 from driftnorm.models.channels import set_in_channels
@@ -126,11 +126,12 @@ def _factory(module_name: str, attribute: str) -> Callable[..., object]:
     """The function that a spec names."""
     spec = f"{module_name}:{attribute}"
     others = "a built-in name, 'timm:NAME', 'torchvision:NAME', or "
-    factory: Any = import_own(module_name, f"`spec` {spec!r}", others)
+    factory: Any = import_own(module_name, "spec", repr(spec), others)
     for part in attribute.split("."):
         factory = getattr(factory, part, None)
     if not callable(factory):
-        raise ValueError(f"`spec` {spec!r}: {module_name!r} has no function {attribute!r}.")
+        problem = f": {module_name!r} has no function {attribute!r}."
+        raise OwnCodeError("spec", repr(spec), problem)
     return factory  # type: ignore[no-any-return]
 
 
@@ -145,7 +146,6 @@ def _from_factory(module_name: str, attribute: str, options: Mapping[str, Any]) 
             f"{type(error).__name__}: {error}."
         ) from error
     if not isinstance(network, nn.Module):
-        raise TypeError(
-            f"`spec` {spec!r} must return a torch.nn.Module, got {type(network).__name__}."
-        )
+        problem = f" must return a torch.nn.Module, got {type(network).__name__}."
+        raise OwnResultError("spec", repr(spec), problem)
     return network

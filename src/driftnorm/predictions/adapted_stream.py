@@ -21,7 +21,7 @@ from driftnorm._internal.messages import warnings_to
 from driftnorm.adapter import Adapter
 from driftnorm.adapter.drift import layer_distances
 from driftnorm.bench.batch_scores import BatchScores
-from driftnorm.bench.scoring import scores_of, serve
+from driftnorm.bench.stream_scores import scores_of, serve
 from driftnorm.errors import DataError
 from driftnorm.images import Inputs, Item, Labels, as_batch, in_batches
 from driftnorm.models import Preprocessing

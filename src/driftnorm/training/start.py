@@ -11,6 +11,7 @@ import torch
 
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import file_digest
+from driftnorm._internal.own_code import given_as
 from driftnorm.errors import CheckpointError
 from driftnorm.images.image_set import ImageSet
 from driftnorm.models import Normalized, Preprocessing, load, open_checkpoint
@@ -50,7 +51,8 @@ def starting_point(architecture: str, init: Path | None, data: ImageSet, seed: i
         torch.manual_seed(seed)
         described = None if init is None else _described(init)
         if described is None:
-            model = load(architecture, weights=init, num_classes=len(data.classes))
+            with given_as("architecture"):
+                model = load(architecture, weights=init, num_classes=len(data.classes))
         else:
             model, options = described.model, described.options
             if (described.architecture, described.classes) != (architecture, data.classes):

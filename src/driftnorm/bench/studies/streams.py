@@ -22,7 +22,7 @@ from driftnorm.bench.cell import Cell, Protocol, StreamId
 from driftnorm.bench.metrics import Bools, Floats
 from driftnorm.bench.runner import Opened, Study, Task
 from driftnorm.bench.samples import Look
-from driftnorm.bench.scoring import Events
+from driftnorm.bench.stream_scores import Events
 from driftnorm.bench.studies.corruption_checks import check_several
 from driftnorm.bench.studies.measured_method import check_fit, method_id, spec_of
 from driftnorm.bench.studies.stream_data.stream_data import CLEAN_DOMAIN, Pictures, StreamData

@@ -1,7 +1,6 @@
 """From what people ask for to a whole plan: DomainBed's defaults wherever they ask for nothing."""
 
-from __future__ import annotations
-
+# No postponed annotations here: the command line reads them from a class in another module.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -27,18 +26,17 @@ class PlanOptions(TrainingSettings):
     The command line takes its flags from these fields, and their descriptions from here.
 
     Attributes:
-        data: A folder domain/class/image or a tar of one, rotated-mnist:FOLDER or
-            colored-mnist:FOLDER, or own:FOLDER for one that is taken for a published set.
-        backbone: resnet18, resnet50, resnet50-v1, efficientnet-lite0, mnist-gn or mnist-bn;
-            default: resnet50, for digits mnist-gn.
-        batch_norm: frozen fixes the statistics, as published; default: frozen, for digits trained.
-        reading: ARM, MTL, RSC and SagNet as in their paper, or as in DomainBed's code; default:
-            paper, in a sweep domainbed.
+        data: A folder domain/class/image or a tar of one, own:FOLDER, rotated-mnist:FOLDER or
+            colored-mnist:FOLDER.
+        backbone: resnet50 (default), resnet18, resnet50-v1, mnist-gn (default for digits), mnist-bn
+            or efficientnet-lite0.
+        batch_norm: Default: frozen statistics, as published; for digits trained.
+        reading: How ARM, MTL, RSC and SagNet are read; default: paper, in a sweep domainbed.
         evaluate_every: Steps between evaluations; default: 300, for digits and SWAD 100.
-        every_split: Evaluate every split, which the tables selected-* need; default: the held-out
-            ones, in a sweep every one.
-        batch_size: Images per domain and step; default: from the hyper-parameters.
-        learning_rate: Learning rate of Adam; default: from the hyper-parameters.
+        every_split: Evaluate every split, for the tables selected-*; default: the held-out ones, in
+            a sweep every one.
+        batch_size: Per domain and step; default: from the hyper-parameters.
+        learning_rate: Adam's learning rate; default: from the hyper-parameters.
     """
 
     data: str

@@ -16,12 +16,12 @@ class TrainingSettings:
     """Settings without defaults of DomainBed's own.
 
     Attributes:
-        weights: A file of pre-trained weights, or timm, torchvision, package.
-        features: fixed trains the classifier alone (the paper's "pre-trained" setting).
-        precision: Of the training steps; bfloat16 halves their time on CPUs that have it.
+        weights: Pre-trained weights: a file, timm, torchvision, package.
+        features: fixed trains the classifier alone ("pre-trained" in the paper).
+        precision: bfloat16 halves the time of a step on CPUs that have it.
         steps: Number of training steps.
-        evaluate_images: At most this many of each split while training; default: all.
-        augmented_validation: Augment held-out images of training domains, as DomainBed does.
+        evaluate_images: At most this many of each split while training.
+        augmented_validation: Augment the validation images, as DomainBed does.
         device: Where to compute: cpu, cuda, mps.
     """
 

@@ -4,19 +4,19 @@ Sun and Saenko, "Deep CORAL: Correlation Alignment for Deep Domain Adaptation", 
 as DomainBed reads it for generalization.
 
 Formula:
-    The loss of `matching` with D = mean_d (m_i - m_j)_d^2 + mean_{d,d'} (C_i - C_j)_{dd'}^2, m the
-    mean feature, C the unbiased covariance. Deep CORAL has no term for the means and 1 / (4 d^2)
-    where this has 1 / d^2.
+    The loss of `feature_penalty` with D = mean_d (m_i - m_j)_d^2 + mean_{d,d'} (C_i - C_j)_{dd'}^2,
+    m the mean feature, C the unbiased covariance. Deep CORAL has no term for the means and
+    1 / (4 d^2) where this has 1 / d^2.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from driftnorm.training.domains.algorithms.matching import FeatureMatching
+from driftnorm.training.domains.algorithms.feature_penalty import FeaturePenalty
 
 
-class CORAL(FeatureMatching):
+class CORAL(FeaturePenalty):
     """Matches the first two moments."""
 
     name = "coral"

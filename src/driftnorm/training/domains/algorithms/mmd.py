@@ -4,8 +4,8 @@ Gretton et al., "A Kernel Two-Sample Test", JMLR 2012; Li et al., "Domain Genera
 Adversarial Feature Learning", CVPR 2018, as DomainBed reads it.
 
 Formula:
-    The loss of `matching` with D = mean k(F_i, F_i) + mean k(F_j, F_j) - 2 mean k(F_i, F_j), the
-    biased estimate (diagonals count), k(a, b) = sum_g exp(-g |a - b|^2), g from 0.001 to 1000.
+    The loss of `feature_penalty` with D = mean k(F_i, F_i) + mean k(F_j, F_j) - 2 mean k(F_i, F_j),
+    the biased estimate (diagonals count), k(a, b) = sum_g exp(-g |a - b|^2), g from 0.001 to 1000.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from driftnorm.training.domains.algorithms.matching import FeatureMatching
+from driftnorm.training.domains.algorithms.feature_penalty import FeaturePenalty
 
 WIDTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 SMALLEST_DISTANCE = 1e-30  # rounding makes squared distances of equal features negative
 
 
-class MMD(FeatureMatching):
+class MMD(FeaturePenalty):
     """Matches kernel mean embeddings."""
 
     name = "mmd"

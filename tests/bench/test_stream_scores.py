@@ -31,7 +31,7 @@ from driftnorm.bench.cell import (
 from driftnorm.bench.metrics import BINS, filled_bins, pooled_bins, reliability
 from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row, RowStore, environment, load_rows, save_rows
-from driftnorm.bench.scoring import evaluate
+from driftnorm.bench.stream_scores import evaluate
 from driftnorm.predictions.answers_file import empty_bins, place_in_bin
 from driftnorm.views.table import Column, Table
 

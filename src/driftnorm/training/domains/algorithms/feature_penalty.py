@@ -21,8 +21,8 @@ from driftnorm.training.domains.network import DomainNetwork
 from driftnorm.training.loop import TrainState
 
 
-class FeatureMatching(Algorithm):
-    """Penalises a distance between the features of every two domains.
+class FeaturePenalty(Algorithm):
+    """Classification, and a penalty on the distance between the features of every two domains.
 
     Args:
         network: Changed in place.
