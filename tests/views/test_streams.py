@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from made_rows import made_row
+from made_rows import made_row, stream_row
 from rich.console import Console
 
-from driftnorm.bench.cell import Shift
-from driftnorm.bench.metrics import pack_bits
-from driftnorm.bench.rows import Row
 from driftnorm.cli._output import print_table
 from driftnorm.errors import MixedRowsError
 from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import stream_figure, timeline_figure
 from driftnorm.views.stream_tables import stream_table
-
-
-def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -> Row:
-    """Twelve positions: six of fog, six of snow."""
-    right = np.array(correct, dtype=bool)
-    row = made_row(
-        method,
-        error=float(1 - right.mean()),
-        count=len(right),
-        study="streams",
-        seed=seed,
-        window=3,
-        class_mean_accuracy=0.5,
-        domains=[["fog", 5], ["snow", 5]],
-        segments=[[0, [0]], [6, [1]]],
-        order_index=0.1,
-        passes=[1, 0],
-    )
-    stream = replace(
-        row.cell.stream,
-        shifts=(Shift("fog", 5), Shift("snow", 5)),
-        order=changes.get("order", "continual"),
-        settings=(("part", 6),),
-    )
-    metrics = {**row.metrics, "correct": pack_bits(right), "alarms": changes.get("alarms", 0)}
-    protocol = replace(row.cell.protocol, guard=changes.get("guard", "off"))
-    return Row(replace(row.cell, stream=stream, protocol=protocol), metrics)
-
 
 SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
 BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,16 +45,10 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
                 f"{', '.join(sorted(found))}. Choose one with `--where {flag}...`."
             )
     count, window = rows[0].cell.stream.count, window_of_rows(rows)
-    starts = window_starts(count, window)
-    place = window_of(np.arange(count), starts)
-    sizes = np.bincount(place)
-    middles = tuple((starts + sizes / 2).tolist())
-    series = []
-    for method, own in by_method(rows).items():
-        right = [np.bincount(place, answered(row)) for row in own]
-        accuracy = 100 * np.mean(right, axis=0) / sizes
-        remark = f"{100 * float(np.sum(right)) / len(right) / count:.1f}"
-        series.append(Series(method, middles, tuple(accuracy.tolist()), remark))
+    series = tuple(
+        replace(each, remark=f"{100 * float(np.mean([answered(row) for row in own])):.1f}")
+        for each, own in zip(window_series(rows), by_method(rows).values(), strict=True)
+    )
     note = (
         f"Accuracy in windows of {counted(window, 'image')}; in brackets over the stream. "
         f"{protocol_text(row.cell for row in rows)}."
@@ -62,10 +57,24 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
         f"{stream_name(rows[0])}: accuracy over time",
         "images so far",
         "accuracy (%)",
-        tuple(series),
+        series,
         note,
-        spans=_spans(rows[0].metrics["segments"], rows[0].metrics["domains"], count),
+        spans=stream_spans(rows[0].metrics["segments"], rows[0].metrics["domains"], count),
     )
+
+
+def window_series(rows: Sequence[Row]) -> list[Series]:
+    """Accuracy in % of each method in the windows of one stream, mean over the seeds."""
+    count = rows[0].cell.stream.count
+    starts = window_starts(count, window_of_rows(rows))
+    place = window_of(np.arange(count), starts)
+    sizes = np.bincount(place)
+    middles = tuple((starts + sizes / 2).tolist())
+    found = []
+    for method, own in by_method(rows).items():
+        right = np.mean([np.bincount(place, answered(row)) for row in own], axis=0)
+        found.append(Series(method, middles, tuple((100 * right / sizes).tolist())))
+    return found
 
 
 def timeline_figure(
@@ -108,12 +117,12 @@ def timeline_figure(
         "share of the images (%)",
         tuple(shares),
         note,
-        spans=_spans(positions.segments(), positions.domains, len(positions)),
+        spans=stream_spans(positions.segments(), positions.domains, len(positions)),
         others="classes",
     )
 
 
-def _spans(
+def stream_spans(
     segments: Sequence[tuple[int, Sequence[int]]],
     domains: Sequence[tuple[str, int]],
     count: int,

@@ -155,6 +155,8 @@ def _dress(axes: Any, figure: Figure) -> None:
                 rotation=90,
                 fontsize=7,
                 color="#444444",
+                zorder=3,  # readable where lines cross it
+                bbox={"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.5},
             )
     if figure.spans:  # all of them, however few points there are
         axes.set_xlim(figure.spans[0].begin, figure.spans[-1].end)
