@@ -106,6 +106,32 @@ def test_what_comes_when_can_be_seen_on_streams_of_any_length(images: int) -> No
     assert points[1] - points[0] <= 1000
 
 
+def test_a_picture_of_what_comes_when_has_no_window_of_two_parts() -> None:
+    domains = [Domain("fog", severity) for severity in (1, 2, 3)]
+    positions = parse_stream("gradual:part=70").positions(np.arange(210) % 3, domains)
+    *shares, strength = timeline_figure(positions, 100).series
+    assert strength.x == (35, 105, 175, 245, 315)
+    assert strength.y == pytest.approx((100 / 3, 200 / 3, 100, 200 / 3, 100 / 3))
+    assert all(share.band for share in shares)
+    assert not strength.band
+
+
+def test_sorted_labels_look_sorted() -> None:
+    positions = parse_stream("continual+sorted:part=400").positions(
+        np.arange(400) % 10, [Domain("fog", 1), Domain("snow", 1)]
+    )
+    *shares, _ = timeline_figure(positions).series
+    assert max(shares[3].y) == 100  # a class fills whole windows
+
+
+def test_many_parts_that_differ_in_severity_alone_have_one_name() -> None:
+    domains = [Domain(name, severity) for name in ("fog", "snow") for severity in range(1, 6)]
+    positions = parse_stream("gradual:part=10").positions(np.arange(100) % 3, domains)
+    figure = timeline_figure(positions)
+    assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 90, "fog"), (90, 180, "snow")]
+    assert "180 images in windows of 1. Domains: fog 1 to 5, snow 1 to 5. " in figure.note
+
+
 def test_all_of_a_stream_is_drawn_however_few_points_there_are(tmp_path: Path) -> None:
     positions = parse_stream("continual:part=300").positions(
         np.arange(600) % 3, [Domain("fog", 2), Domain("snow", 4)]

@@ -163,7 +163,7 @@ def _preview(study: StreamStudy, folder: Path, console: Console) -> None:
         positions = study.positions(stream)
         chosen = None if study.window == WINDOW else study.window  # WINDOW is long for a picture
         figure = timeline_figure(positions, chosen, study.data.classes)
-        say(console, f"{stream.label}: {figure.note}")
+        say(console, figure.note)
         file = folder / f"{number:02}-{stream.order}-seed{stream.seed}.npz"
         positions.save(file)
         with suppress(ImportError):  # of matplotlib, which is optional

@@ -12,7 +12,7 @@ from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.windows import WINDOW
 from driftnorm.errors import MixedRowsError
-from driftnorm.streams import Positions
+from driftnorm.streams import Domain, Positions
 from driftnorm.streams.timeline import mean_run, order_index, window_of, window_starts
 from driftnorm.views.compare import by_method
 from driftnorm.views.figure import Figure, Series, Span
@@ -26,7 +26,8 @@ from driftnorm.views.stream_tables import (
 )
 
 _MOST_NAMED = 3  # domains that a span names
-_POINTS = 20  # at least, in a picture of what comes when
+_MOST_PARTS = 12  # of which each has its severity in its name
+_POINTS = 100  # about as many, in a picture of what comes when
 _MOST_CLASSES = MOST - 1  # that have a colour each, beside the strength
 
 
@@ -89,8 +90,10 @@ def timeline_figure(
     """
     if window is None:
         window = min(WINDOW, max(1, len(positions) // _POINTS))
-    found = positions.timeline(window)
+    found = positions.timeline(window, by_segment=True)
     ends = [*found.start[1:].tolist(), len(positions)]
+    sizes = {end - start for start, end in zip(found.start.tolist(), ends, strict=True)}
+    up_to = "up to " if len(sizes) > 1 else ""
     middles = tuple(((found.start + ends) / 2).tolist())
     strongest = max(domain.severity for domain in positions.domains)
     many = found.classes.shape[1] > _MOST_CLASSES
@@ -100,6 +103,7 @@ def timeline_figure(
             middles,
             tuple((100 * share).tolist()),
             quiet=many,
+            band=True,
         )
         for label, share in enumerate(found.classes.T)
     ]
@@ -107,7 +111,8 @@ def timeline_figure(
         strength = tuple((100 * found.strength / strongest).tolist())
         shares.append(Series("strength", middles, strength, f"% of severity {strongest}"))
     note = (
-        f"{positions.stream}: {counted(len(positions), 'image')} in windows of {window}. "
+        f"{positions.stream}: {counted(len(positions), 'image')} in windows of "
+        f"{up_to}{max(sizes):,}. Domains: {_domains_text(positions.domains)}. "
         f"Order index {order_index(positions.label):.2f}, "
         f"mean run of a class {mean_run(positions.label):.1f} images."
     )
@@ -117,9 +122,35 @@ def timeline_figure(
         "share of the images (%)",
         tuple(shares),
         note,
-        spans=stream_spans(positions.segments(), positions.domains, len(positions)),
+        spans=_by_name(positions),
         others="classes",
     )
+
+
+def _domains_text(domains: Sequence[Domain]) -> str:
+    """Every domain with its severities: ``clean, fog 5``, ``fog 1 to 5``."""
+    levels: dict[str, list[int]] = {}
+    for domain in domains:
+        levels.setdefault(domain.name, []).append(domain.severity)
+    return ", ".join(
+        domain_label(name, own[0]) if len(own) == 1 else f"{name} {min(own)} to {max(own)}"
+        for name, own in levels.items()
+    )
+
+
+def _by_name(positions: Positions) -> tuple[Span, ...]:
+    """The parts of the stream; where they are many, those that differ in severity are one."""
+    spans = stream_spans(positions.segments(), positions.domains, len(positions))
+    if len(spans) <= _MOST_PARTS:
+        return spans
+    names = [tuple(positions.domains[i].name for i in held) for _, held in positions.segments()]
+    joined: list[Span] = []
+    for place, (span, name) in enumerate(zip(spans, names, strict=True)):
+        if place and name == names[place - 1] and len(name) == 1:
+            joined[-1] = Span(joined[-1].begin, span.end, name[0])
+        else:
+            joined.append(span)
+    return tuple(joined)
 
 
 def stream_spans(
