@@ -11,12 +11,13 @@ import pytest
 from made_rows import made_row, stream_row
 from rich.console import Console
 
+from driftnorm.bench.rows import Row
 from driftnorm.cli._output import print_table
 from driftnorm.errors import MixedRowsError
 from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import stream_figure, timeline_figure
-from driftnorm.views.stream_tables import stream_table
+from driftnorm.views.stream_tables import stream_domain_table, stream_table, stream_visit_table
 
 SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
 BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
@@ -73,6 +74,28 @@ def test_guarded_rows_are_told_apart_and_show_their_alarms() -> None:
     found = [(line["guard"], line["method"], line["alarms"]) for line in lines]
     assert found == [("off", "source", 0), ("off", "bn", 0), ("reset", "bn", 2)]
     assert str(lines[2]["minus the source's, 95 %"]).startswith("+8.33 [")
+
+
+def test_resets_are_shown_where_there_were_any() -> None:
+    rows = [stream_row("source", SOURCE), stream_row("rdumb", BETTER, resets=3)]
+    table = stream_table(rows)
+    assert table.columns[-1].title == "resets"
+    assert [line[-1] for line in table.rows] == [0, 3]
+    assert "Resets: how often the method went back to the source." in table.note
+    assert "resets" not in [column.title for column in stream_table(rows[:1]).columns]
+
+
+def test_accuracy_by_domain_and_by_visit_are_tables_of_their_own() -> None:
+    rows = [stream_row("bn", BETTER, seed) for seed in (0, 1)] + [stream_row("source", SOURCE)]
+    table = stream_domain_table(rows)
+    assert [column.title for column in table.columns] == ["stream", "method", "fog 5", "snow 5"]
+    assert table.rows[0][2:] == pytest.approx((500 / 6, 200 / 6))
+    again = Row(rows[0].cell, {**rows[0].metrics, "error_per_visit": [0.5, 0.25]})
+    table = stream_visit_table([again, stream_row("source", SOURCE, order="mixed")])
+    assert [column.title for column in table.columns] == ["stream", "method", "visit 1", "visit 2"]
+    assert [line[2:] for line in table.rows] == [(50, 75), (50, None)]
+    with pytest.raises(MixedRowsError, match="not of streams"):
+        stream_domain_table([made_row()])
 
 
 def test_without_the_source_there_is_no_harm() -> None:

@@ -79,17 +79,18 @@ def stream_table(rows: Sequence[Row]) -> Table:
     """Every method on every stream: accuracy, difference to the source, harm and cost."""
     check_streams_of(rows)
     window, sources = window_of_rows(rows), sources_of(rows)
-    apart = _distinguishing(rows)
-    guarded = any(row.cell.protocol.guard != "off" for row in rows)
-    groups = partition(rows, lambda row: tuple(tell(row) for tell in apart.values()))
+    events = []  # that there can be, or were
+    if any(row.cell.protocol.guard != "off" for row in rows):
+        events.append("alarms")
+    if any(row.metrics.get("resets", 0) for row in rows):
+        events.append("resets")
+    first, groups = _lines_of(rows)
     lines: list[tuple[str | float | None, ...]] = []
-    for words, together in sorted(groups.items(), key=lambda group: group[0][1:]):
-        for method, own in by_method(together).items():
-            alarms = (float(np.mean([row.metrics["alarms"] for row in own])),) if guarded else ()
-            lines.append((*words, method, *_numbers(own, sources), *alarms))
+    for words, own in groups:
+        counts = (float(np.mean([row.metrics[event] for row in own])) for event in events)
+        lines.append((*words, *_numbers(own, sources), *counts))
     columns = (
-        *(Column(title, align="left") for title in apart),
-        Column("method", align="left"),
+        *first,
         Column("accuracy", decimals=1),
         Column("minus the source's, 95 %"),
         Column("windows below it, %", decimals=0, spare=4),
@@ -97,16 +98,85 @@ def stream_table(rows: Sequence[Row]) -> Table:
         Column("class mean", decimals=1, spare=2),
         Column("ECE", decimals=3, spare=1),
         Column("passes", spare=3),
-        *([Column("alarms", decimals=1)] if guarded else []),
+        *(Column(event, decimals=1) for event in events),
     )
     note = (
         f"Accuracy in %. {protocol_text(row.cell for row in rows)}. Windows of "
         f"{counted(window, 'image')}, against the source's on the same positions; worst window in "
         "points. Intervals: paired bootstrap over positions, which takes them for independent. "
-        f"Order index {_order_indices(rows)}. Passes: forward + backward per batch."
-        + (" Alarms: of the guard, per stream." if guarded else "")
+        f"Order index {_order_indices(rows)}. Passes: forward + backward per batch, at most."
+        + " Alarms: of the guard, per stream." * ("alarms" in events)
+        + " Resets: how often the method went back to the source." * ("resets" in events)
     )
     return Table("Streams that change", columns, tuple(lines), note)
+
+
+def stream_domain_table(rows: Sequence[Row]) -> Table:
+    """Every method on every stream: accuracy on each domain, over all of its visits."""
+    check_streams_of(rows)
+    named = [[domain_label(*domain) for domain in row.metrics["domains"]] for row in rows]
+    titles = list(dict.fromkeys(title for own in named for title in own))
+
+    def of_domain(row: Row, title: str) -> float | None:
+        labels = (domain_label(*domain) for domain in row.metrics["domains"])
+        return dict(zip(labels, row.metrics["error_per_domain"], strict=True)).get(title)
+
+    note = f"Accuracy in %, over all visits to a domain. {protocol_text(r.cell for r in rows)}."
+    return _parts_table("Streams by domain", rows, titles, of_domain, note)
+
+
+def stream_visit_table(rows: Sequence[Row]) -> Table:
+    """Every method on every stream: accuracy on the first visit to domains, the second and so on.
+
+    A stream that shows each domain once has one visit.
+    """
+    check_streams_of(rows)
+    most = max(len(row.metrics["error_per_visit"]) for row in rows)
+    titles = [f"visit {number}" for number in range(1, most + 1)]
+
+    def of_visit(row: Row, title: str) -> float | None:
+        errors, place = row.metrics["error_per_visit"], titles.index(title)
+        return errors[place] if place < len(errors) else None
+
+    note = (
+        "Accuracy in %, over the domains that have so many visits: on a recurring stream all of "
+        f"them, with the same images each time. {protocol_text(row.cell for row in rows)}."
+    )
+    return _parts_table("Streams by visit", rows, titles, of_visit, note)
+
+
+def _parts_table(
+    title: str,
+    rows: Sequence[Row],
+    titles: Sequence[str],
+    error: Callable[[Row, str], float | None],
+    note: str,
+) -> Table:
+    """Accuracy in parts of the streams, mean over the seeds; a dash where a stream has no such."""
+    first, groups = _lines_of(rows)
+    lines: list[tuple[str | float | None, ...]] = []
+    for words, own in groups:
+        found = [[error(row, each) for row in own] for each in titles]
+        known = [[value for value in values if value is not None] for values in found]
+        means = (100 - 100 * float(np.mean(values)) if values else None for values in known)
+        lines.append((*words, *means))
+    return Table(
+        title, (*first, *(Column(each, decimals=1) for each in titles)), tuple(lines), note
+    )
+
+
+def _lines_of(
+    rows: Sequence[Row],
+) -> tuple[list[Column], list[tuple[tuple[str, ...], list[Row]]]]:
+    """The columns that say what a line is of; these words of each line, and its rows, by seed."""
+    apart = _distinguishing(rows)
+    groups = partition(rows, lambda row: tuple(tell(row) for tell in apart.values()))
+    columns = [Column(title, align="left") for title in (*apart, "method")]
+    return columns, [
+        ((*words, method), own)
+        for words, together in sorted(groups.items(), key=lambda group: group[0][1:])
+        for method, own in by_method(together).items()
+    ]
 
 
 def _distinguishing(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
