@@ -63,6 +63,13 @@ def test_streams_can_be_looked_at_before_anything_is_measured(
     assert load_positions(tmp_path / "shown" / names[0]).stream == "continual:part=20,seed=0"
 
 
+def test_windows_that_are_long_for_the_stream_are_told(words: list[object]) -> None:
+    long = call(*words, "--dry-run")
+    assert "take smaller ones, such as --window 4." in " ".join(long.stderr.split())
+    words[words.index("--window") + 1] = 10
+    assert "--window" not in call(*words, "--dry-run").stderr
+
+
 def test_the_guard_can_be_turned_on(words: list[object], tmp_path: Path) -> None:
     done = call(*words, "--guard", "freeze", "--json")
     assert done.returncode == 0, done.stderr

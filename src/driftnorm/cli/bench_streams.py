@@ -28,6 +28,8 @@ from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import timeline_figure
 from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
 
+_FEW_WINDOWS = 4  # of which the share that is worse than the source says little
+
 
 def bench_streams(
     *,
@@ -142,10 +144,18 @@ def bench_streams(
         guard,
         flags.device,
     )
-    study.cells()  # raises if anything is wrong with data, streams or networks
+    cells = study.cells()  # raises if anything is wrong with data, streams or networks
     if preview is not None:
         _preview(study, preview, Console(quiet=flags.quiet))
         return
+    shortest = min(cell.stream.count for cell in cells)
+    if shortest < _FEW_WINDOWS * window:
+        say(
+            console,
+            f"note: the harm rate and the plot over time are by windows of {window:,} images, and "
+            f"the shortest stream has {shortest:,}: take smaller ones, such as --window "
+            f"{max(shortest // 10, 1)}.",
+        )
     for each in networks:
         announce_own_code(each.model, console)
     resolved = {
