@@ -35,7 +35,7 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
         "skipped_first": tally.quoted,
         "cut_off": tally.cut_off or None,
         "alarms": len(adapter.alarms),
-        "alarms_raised": [_alarm(alarm) for alarm in adapter.alarms],
+        "alarms_raised": [_alarm(each) for each in adapter.alarms if isinstance(each, Alarm)],
         "bad_batches": adapter.bad_batches,
         "frozen": adapter.frozen,
         "compared": compared.images,
