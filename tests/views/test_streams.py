@@ -17,7 +17,12 @@ from driftnorm.errors import MixedRowsError
 from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import stream_figure, timeline_figure
-from driftnorm.views.stream_tables import stream_domain_table, stream_table, stream_visit_table
+from driftnorm.views.stream_tables import (
+    stream_domain_table,
+    stream_table,
+    stream_visit_table,
+    with_window,
+)
 
 SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
 BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
@@ -74,6 +79,20 @@ def test_guarded_rows_are_told_apart_and_show_their_alarms() -> None:
     found = [(line["guard"], line["method"], line["alarms"]) for line in lines]
     assert found == [("off", "source", 0), ("off", "bn", 0), ("reset", "bn", 2)]
     assert str(lines[2]["minus the source's, 95 %"]).startswith("+8.33 [")
+
+
+def test_rows_of_several_windows_are_shown_in_the_smallest_or_in_another() -> None:
+    source, better = stream_row("source", SOURCE), stream_row("bn", BETTER)
+    wide = Row(source.cell, {**source.metrics, "window": 12})
+    assert stream_table([wide, better]).rows == stream_table([source, better]).rows
+    assert "Windows of 3 images" in stream_table([wide, better]).note
+    whole = stream_table(with_window([source, better], 12))
+    assert whole.rows[1][4:6] == (0, pytest.approx(100 / 12))
+    assert len(stream_figure(with_window([source, better], 6)).series[0].x) == 2
+    with pytest.raises(MixedRowsError, match="not of streams"):
+        with_window([made_row()], 12)
+    with pytest.raises(ValueError, match="`window`"):
+        with_window([source], 0)
 
 
 def test_resets_are_shown_where_there_were_any() -> None:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from driftnorm.adapter.guard import Policy
+from driftnorm.bench.rows import Row
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.opener import DIGITS, holds_domains, open_stream_data
@@ -26,7 +27,8 @@ from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import timeline_figure
-from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import STREAM_METHODS, stream_table, with_window
+from driftnorm.views.table import Table
 
 _FEW_WINDOWS = 4  # of which the share that is worse than the source says little
 
@@ -164,7 +166,11 @@ def bench_streams(
         "seeds": study.seeds,
         "part": None,  # which the streams have
     }
-    bench(study, stream_table, out, flags, "bench streams", given | resolved)
+
+    def made(rows: Sequence[Row]) -> Table:  # of rows that may have had other windows
+        return stream_table(with_window(rows, window))
+
+    bench(study, made, out, flags, "bench streams", given | resolved)
 
 
 def _preview(study: StreamStudy, folder: Path, console: Console) -> None:

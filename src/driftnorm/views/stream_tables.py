@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN, NetworkId, StreamId
@@ -58,11 +59,15 @@ def check_streams_of(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def window_of_rows(rows: Sequence[Row]) -> int:
-    """Images per window, as the rows have it."""
-    windows = {int(row.metrics.get("window", WINDOW)) for row in rows}
-    if len(windows) > 1:
-        raise MixedRowsError(f"rows have windows of {sorted(windows)} images: choose one of them.")
-    return windows.pop()
+    """Images per window: the smallest of the rows', since every row holds all of its answers."""
+    return min(int(row.metrics.get("window", WINDOW)) for row in rows)
+
+
+def with_window(rows: Sequence[Row], window: int) -> list[Row]:
+    """The rows as if they had been measured with this many images per window."""
+    check_whole("window", window)
+    check_streams_of(rows)
+    return [Row(row.cell, {**row.metrics, "window": window}, row.environment) for row in rows]
 
 
 def sources_of(rows: Sequence[Row]) -> dict[Met, Row]:
@@ -70,9 +75,9 @@ def sources_of(rows: Sequence[Row]) -> dict[Met, Row]:
     return {met(row): row for row in rows if row.method == SOURCE}
 
 
-def harm_against_source(row: Row, source: Row) -> Harm:
+def harm_against_source(row: Row, source: Row, window: int | None = None) -> Harm:
     """How often, and by how much at worst, a row is below the source's on the same positions."""
-    return harm_of(answered(row), answered(source), window_of_rows([row, source]))
+    return harm_of(answered(row), answered(source), window or window_of_rows([row, source]))
 
 
 def stream_table(rows: Sequence[Row]) -> Table:
@@ -88,7 +93,7 @@ def stream_table(rows: Sequence[Row]) -> Table:
     lines: list[tuple[str | float | None, ...]] = []
     for words, own in groups:
         counts = (float(np.mean([row.metrics[event] for row in own])) for event in events)
-        lines.append((*words, *_numbers(own, sources), *counts))
+        lines.append((*words, *_numbers(own, sources, window), *counts))
     columns = (
         *first,
         Column("accuracy", decimals=1),
@@ -191,10 +196,12 @@ def _distinguishing(rows: Sequence[Row]) -> Mapping[str, Callable[[Row], str]]:
     return {"stream": stream_name, **differing}
 
 
-def _numbers(own: Sequence[Row], sources: Mapping[Met, Row]) -> tuple[str | float | None, ...]:
+def _numbers(
+    own: Sequence[Row], sources: Mapping[Met, Row], window: int
+) -> tuple[str | float | None, ...]:
     """A method's numbers, mean over the seeds."""
     pairs = [(row, sources[met(row)]) for row in own if met(row) in sources]
-    harms = [harm_against_source(*pair) for pair in pairs]
+    harms = [harm_against_source(*pair, window) for pair in pairs]
     is_source = own[0].method == SOURCE
 
     def mean(name: str) -> float:

@@ -114,7 +114,8 @@ def _harms(group: Group, method: str) -> list[Harm]:
     """Of a stream that changes: the method against the source, window by window."""
     if not group.changes or method == group.reference:
         return []
-    return [harm_against_source(own, source) for source, own in group.pairs(method)]
+    window = window_of_rows(group.rows)
+    return [harm_against_source(own, source, window) for source, own in group.pairs(method)]
 
 
 def _note(group: Group) -> str:
