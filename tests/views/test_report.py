@@ -210,6 +210,18 @@ def test_a_stream_that_changes_is_shown_over_time_by_domain_and_by_window() -> N
     assert "Error by visit" not in text  # nothing comes back
 
 
+def test_many_severities_of_a_domain_have_one_chart() -> None:
+    rows = changing("gradual", source=SOURCE, bn=BETTER)
+    many = {
+        "domains": [[name, level] for name in ("fog", "snow", "rain") for level in range(1, 9)],
+        "error_per_domain": [level / 10 for _ in range(3) for level in range(1, 9)],
+    }
+    text = page(Gathered(tuple(Row(row.cell, {**row.metrics, **many}) for row in rows)))
+    assert "bn on fog: 45.0 % error" in text
+    assert "Mean over severities." in text
+    assert ">fog 5<" not in text
+
+
 def test_a_stream_that_comes_back_is_shown_visit_by_visit() -> None:
     rows = changing("recurring", source=SOURCE, bn=BETTER)
     rows = [Row(row.cell, {**row.metrics, "error_per_visit": [0.25, 0.5]}) for row in rows]

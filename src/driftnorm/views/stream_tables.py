@@ -24,6 +24,7 @@ STREAM_METHODS = (
     "steady",
 )
 SOURCE = "source"
+_MOST_DOMAINS = 20  # of which each severity has a number of its own
 
 Met: TypeAlias = tuple[NetworkId, StreamId, int]
 """What a method's row shares with the source's: network, stream, images per batch."""
@@ -119,15 +120,19 @@ def stream_table(rows: Sequence[Row]) -> Table:
 def stream_domain_table(rows: Sequence[Row]) -> Table:
     """Every method on every stream: accuracy on each domain, over all of its visits."""
     check_streams_of(rows)
-    named = [[domain_label(*domain) for domain in row.metrics["domains"]] for row in rows]
-    titles = list(dict.fromkeys(title for own in named for title in own))
+    titles = dict.fromkeys(t for row in rows for t in domain_titles(row.metrics["domains"]))
 
     def of_domain(row: Row, title: str) -> float | None:
-        labels = (domain_label(*domain) for domain in row.metrics["domains"])
-        return dict(zip(labels, row.metrics["error_per_domain"], strict=True)).get(title)
+        named = domain_titles(row.metrics["domains"])
+        errors = zip(named, row.metrics["error_per_domain"], strict=True)
+        own = [error for name, error in errors if name == title and error is not None]
+        return float(np.mean(own)) if own else None
 
-    note = f"Accuracy in %, over all visits to a domain. {protocol_text(r.cell for r in rows)}."
-    return _parts_table("Streams by domain", rows, titles, of_domain, note)
+    note = (
+        "Accuracy in %, over all visits to a domain, and over its severities where there are many. "
+        f"{protocol_text(row.cell for row in rows)}."
+    )
+    return _parts_table("Streams by domain", rows, [*titles], of_domain, note)
 
 
 def stream_visit_table(rows: Sequence[Row]) -> Table:
@@ -231,3 +236,9 @@ def _order_indices(rows: Sequence[Row]) -> str:
 def domain_label(name: str, severity: int) -> str:
     """A domain as people call it: ``fog 5``, ``clean``."""
     return f"{name} {severity}" if severity and name != CLEAN else name
+
+
+def domain_titles(domains: Sequence[tuple[str, int]]) -> list[str]:
+    """What each domain is called: without its severity, where there are many."""
+    many = len(domains) > _MOST_DOMAINS
+    return [name if many else domain_label(name, severity) for name, severity in domains]

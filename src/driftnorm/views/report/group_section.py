@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from driftnorm._internal.counts import agreeing, counted
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
@@ -24,7 +25,7 @@ from driftnorm.views.report.section import Block, Section, mean_along, reliabili
 from driftnorm.views.report.tables import paper_tables, shift_table, summary_table
 from driftnorm.views.report.verdicts import group_verdict
 from driftnorm.views.stream_figures import stream_spans, window_series
-from driftnorm.views.stream_tables import domain_label, window_of_rows
+from driftnorm.views.stream_tables import domain_titles, window_of_rows
 
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
@@ -166,21 +167,25 @@ def _over_time(group: Group, slots: Mapping[str, int], measure: Measure) -> Bloc
 
 
 def _domains(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:
-    """One stream's domains, each over all of its visits."""
-    per = {method: _mean_of_lists(group.of(method), "error_per_domain") for method in slots}
+    """One stream's domains, each over all of its visits; many severities of one are averaged."""
     found: Sequence[tuple[str, int]] = next((r.metrics["domains"] for r in group.measured), [])
-    series = tuple(
-        Series(method, tuple(range(len(own))), tuple(map(measure.of, own)))
-        for method, own in per.items()
-        if own
-    )
+    titles = domain_titles(found)
+    places = partition(range(len(found)), lambda place: titles[place])
+    series = []
+    for method in slots:
+        errors = _mean_of_lists(group.of(method), "error_per_domain")
+        if errors:
+            means = [float(np.mean([errors[i] for i in own])) for own in places.values()]
+            series.append(Series(method, tuple(range(len(means))), tuple(map(measure.of, means))))
     figure = Figure(
-        *(f"{measure.title} by domain", "", f"% {measure.name}", series),
-        ticks=tuple(enumerate(domain_label(*domain) for domain in found)),
+        *(f"{measure.title} by domain", "", f"% {measure.name}", tuple(series)),
+        ticks=tuple(enumerate(places)),
         bars=True,
         reference=group.reference,
     )
     note = f"{measure.title} in %, all panels on one scale. Dashed line: {group.reference}."
+    if len(places) < len(found):
+        note += " Mean over severities."
     return Block(figure.title, note, charts(figure, slots))
 
 
