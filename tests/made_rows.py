@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from made_cells import made_cell
 
+from driftnorm.bench.cell import Shift
 from driftnorm.bench.metrics import pack_bits
 from driftnorm.bench.rows import Row
 from driftnorm.shifts import CORRUPTIONS
@@ -64,3 +66,33 @@ def made_rows(
     return [
         made_row(m, *stream, error, **options) for stream in streams for m, error in errors.items()
     ]
+
+
+def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -> Row:
+    """Twelve positions: six of fog, six of snow."""
+    right = np.array(correct, dtype=bool)
+    row = made_row(
+        method,
+        error=float(1 - right.mean()),
+        count=len(right),
+        study="streams",
+        seed=seed,
+        window=3,
+        class_mean_accuracy=0.5,
+        domains=[["fog", 5], ["snow", 5]],
+        segments=[[0, [0]], [6, [1]]],
+        error_per_domain=[float(1 - half.mean()) for half in np.split(right, 2)],
+        error_per_visit=[float(1 - right.mean())],
+        order_index=0.1,
+        resets=changes.get("resets", 0),
+        passes=[1, 0],
+    )
+    stream = replace(
+        row.cell.stream,
+        shifts=(Shift("fog", 5), Shift("snow", 5)),
+        order=changes.get("order", "continual"),
+        settings=(("part", 6),),
+    )
+    metrics = {**row.metrics, "correct": pack_bits(right), "alarms": changes.get("alarms", 0)}
+    protocol = replace(row.cell.protocol, guard=changes.get("guard", "off"))
+    return Row(replace(row.cell, stream=stream, protocol=protocol), metrics)

@@ -170,6 +170,7 @@ ROWS = (
     Row("tent@bn-window", _BOLD, trains="affine", needs_source=True),
     Row("tent@bn-window", {"cap": 0.01, "leash": 0.05, "lr": 0.1}, "affine", needs_source=True),
     Row("sar@bn-window", {"margin": 1.0, **_BOLD}, trains="affine", needs_source=True),
+    Row("tent@bn", {"theta": "auto", **_BOLD}, trains="affine", needs_source=True),
     Row("bn-window+lame", needs_source=True),
     Row("bn-window+lame", {"gated": True}, needs_source=True),
     Row("bn-window+prior", needs_source=True),

@@ -437,6 +437,20 @@ def test_an_answer_may_go_on_from_another(name):
     build(name)
 
 
+@pytest.mark.parametrize("name", ["tent", "eta", "eata", "sar", "rdumb", "pl", "shot"])
+def test_theta_without_labels_goes_with_the_statistics_of_another(name):
+    auto = build("bn", {"theta": "auto"})
+    recipe = parse_method(f"{name}@bn:theta=auto").recipe
+    assert recipe.statistics == auto.statistics
+    assert recipe.answer == auto.answer  # and is not silently left out
+    assert recipe.cost.forwards == build(name).cost.forwards + 3
+    assert parse_method("gprebn@bn:theta=auto").recipe.answer == auto.answer  # once
+
+
+def test_theta_without_labels_is_refused_where_another_part_answers():
+    assert "choose one" in message(lambda: build("cotta@bn", {"theta": "auto"}))
+
+
 # Of statistics: in `a@b` those of `b` count, whoever gets the option.
 NORMALISING = {"statistics", "gradient", "theta", "momentum", "only"}
 ANSWERING = {"margin"}  # of steady; `@steady` takes its statistics alone

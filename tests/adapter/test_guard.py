@@ -137,8 +137,10 @@ def test_every_action_is_one_warning_and_stays_readable() -> None:
         warnings.simplefilter("always")
         for x in test.images.split(32):
             adapter(normalized_digits(x))
-    told = [w for w in caught if "seems to do harm" in str(w.message)]
+    told = [str(w.message) for w in caught if "seems to do harm" in str(w.message)]
     assert len(told) == len(adapter.alarms)
+    for text, alarm in zip(told, adapter.alarms, strict=True):
+        assert f"in batch {alarm.batch + 1}: {alarm.reason}. The adapter starts again" in text
     resumed = driftnorm.adapt(network, "tent", lr=0.3, guard="reset")
     resumed.load_state_dict(adapter.state_dict())
     assert resumed.alarms == adapter.alarms

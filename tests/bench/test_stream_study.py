@@ -24,7 +24,7 @@ from driftnorm.bench.studies.streams import StreamStudy
 from driftnorm.images.domains.named import open_arrays
 from driftnorm.methods.spec import parse_method
 from driftnorm.models import Preprocessing, save_checkpoint
-from driftnorm.streams import parse_stream
+from driftnorm.streams import Domain, parse_stream
 
 NETWORK = (MeasuredNetwork("resnet20"),)
 
@@ -179,6 +179,15 @@ def test_digits_bring_their_network(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert study.outlook(RowStore(tmp_path / "rows")).preparations == 1
     rows = rows_of(run(study, RowStore(tmp_path / "rows")))
     assert [row.cell.stream.count for row in rows] == [60, 60]
+
+
+def test_wrong_words_are_named_as_on_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`corruptions` must be one of clean, noise.*got 'snow'"):
+        open_stream_data("digits", [], domains=["snow"], networks=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"'nowhere' does not exist.*also be of `digits`"):
+        holds_domains("nowhere")
+    with pytest.raises(ValueError, match="another domain the probe, as in `probes:probe=fog`"):
+        parse_stream("probes").positions(np.arange(9) % 3, [Domain("fog", 5), Domain("snow", 5)])
 
 
 def write_pictures(folder: Path, count: int) -> None:

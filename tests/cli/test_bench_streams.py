@@ -63,6 +63,18 @@ def test_streams_can_be_looked_at_before_anything_is_measured(
     assert load_positions(tmp_path / "shown" / names[0]).stream == "continual:part=20,seed=0"
 
 
+def test_windows_that_are_long_for_the_stream_are_told(words: list[object]) -> None:
+    long = call(*words, "--dry-run")
+    assert "take smaller ones, such as --window 4." in " ".join(long.stderr.split())
+    assert call(*words).returncode == 0
+    words[words.index("--window") + 1] = 10  # of rows that are there already
+    again = call(*words)
+    assert "--window" not in again.stderr
+    assert "Windows of 10 images" in " ".join(again.stdout.split())
+    shown = call("table", "streams", words[-1], "--window", 5, "--format", "markdown")
+    assert "Windows of 5 images" in shown.stdout
+
+
 def test_the_guard_can_be_turned_on(words: list[object], tmp_path: Path) -> None:
     done = call(*words, "--guard", "freeze", "--json")
     assert done.returncode == 0, done.stderr

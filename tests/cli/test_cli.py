@@ -21,6 +21,7 @@ from driftnorm.cli._method_table import method_options
 from driftnorm.cli.methods import list_methods
 from driftnorm.methods import known_methods, lookup, options_of
 from driftnorm.methods.spec import parse_method
+from driftnorm.views.report.gather import gather
 
 DRIFTNORM = [sys.executable, "-c", "from driftnorm.cli import main; main()"]
 
@@ -123,7 +124,11 @@ def test_demo_survives_a_kill_and_draws_no_control_codes_into_a_pipe(tmp_path: P
     assert best["gprebn"] < best["source"] - 0.3
     page = (out / "report.html").read_text()
     assert "mean drift, each shift" in page
-    assert page.count("<img") == 12
+    assert page.count("<img") == 2 * 12  # of the shifts, and of the stream that changes
+    assert "Over time" in page
+    assert "windows worse than source, %" in page
+    assert (out / "stream.png").stat().st_size > 10_000
+    assert {row.cell.study for row in gather([out]).rows} == {"demo", "streams"}
     assert re.search(r"contrast 3, digit \d+", page)
     assert "helps on digits" in page
     assert load_config(out / "config.yaml").arguments["batch_size"] == "300"

@@ -408,6 +408,25 @@ def test_order_of_streams() -> None:
     assert serial([3] * 50) == serial([1])
 
 
+def test_the_onset_of_a_shift_is_no_order() -> None:
+    """Predictions that collapse in mid-stream look alike, though the images are shuffled."""
+    draw = random.Random(0)
+    for images in (160, 640):
+        collapsed = [3 if draw.random() < 0.8 else draw.randrange(10) for _ in range(images)]
+        found = serial([draw.randrange(10) for _ in range(images)] + collapsed)
+        assert found.excess > 0.1
+        assert found.z > 3
+        assert not found.ordered, images
+
+
+@pytest.mark.parametrize(("classes", "right"), [(2, 0.95), (3, 0.95), (5, 0.5), (10, 0.5)])
+def test_an_order_of_few_classes_is_no_onset(classes: int, right: float) -> None:
+    draw = random.Random(0)
+    run = [label * classes // 640 for label in range(640)]
+    unsure = [c if draw.random() < right else draw.randrange(classes) for c in run]
+    assert serial(unsure).ordered
+
+
 # --------------------------------------------------------------------------- command
 
 

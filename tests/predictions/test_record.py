@@ -235,6 +235,17 @@ def test_with_labels_there_is_one_accuracy(
     assert f"Accuracy {100 * record['accuracy']:.2f} % on 290 labelled images." in said
 
 
+def test_every_alarm_is_in_the_record_with_its_numbers(home: Path) -> None:
+    record = record_of(home, drifting(200), method="tent:lr=3", guard="warn")
+    assert record["alarms"] == len(record["alarms_raised"]) > 0
+    for alarm in record["alarms_raised"]:
+        assert alarm["kind"] in ("collapse", "information", "distance")
+        assert alarm["disagreement"] is None or 0 <= alarm["disagreement"] <= 1
+        told = f"in batch {alarm['batch'] + 1}: {alarm['reason']}."
+        assert any(told in note for note in record["notes"])
+    assert make_report([home / "a.run"])
+
+
 def test_what_the_guard_asked_the_source_is_not_asked_again(home: Path) -> None:
     from driftnorm_test_network import build
 

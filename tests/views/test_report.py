@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from made_cells import with_method, with_settings, with_stream
-from made_rows import made_row
+from made_rows import made_row, stream_row
 from report_rows import HOSTILE, PIXEL, STREAMS, make_rows
 
 from driftnorm import adapt
@@ -176,6 +176,58 @@ def test_what_cannot_be_compared_gets_its_own_group() -> None:
     assert len(group_rows(rows + make_rows(model="net@87654321"))) == 2
     assert len(group_rows(rows + make_rows(study="demo"))) == 2
     assert len(group_rows(rows + make_rows(reset="never"))) == 2
+
+
+SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
+BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
+
+
+def changing(order: str, **correct: list[int]) -> list[Row]:
+    return [stream_row(method, right, order=order) for method, right in correct.items()]
+
+
+def test_each_stream_that_changes_is_a_comparison_of_its_own() -> None:
+    rows = changing("continual", source=SOURCE, bn=BETTER)
+    rows += changing("continual+sorted", source=SOURCE, bn=SOURCE[::-1])
+    groups = {group.title.rpartition(", ")[2]: group for group in group_rows(rows)}
+    errors = {course: group.error("bn") for course, group in groups.items()}
+    assert errors == pytest.approx({"continual:part=6": 500 / 12, "continual+sorted:part=6": 50})
+    assert [group.replaced for group in groups.values()] == [0, 0]
+
+
+def test_a_stream_that_changes_is_shown_over_time_by_domain_and_by_window() -> None:
+    (group,) = group_rows(changing("continual", source=SOURCE, bn=BETTER))
+    table = summary_table(group)
+    titles = [column.title for column in table.columns]
+    line = dict(zip(titles, table.rows[1], strict=True))
+    assert line["windows worse than source, %"] == 25  # of four: the third
+    assert line["worst window, minus source's accuracy, points"] == pytest.approx(-200 / 3)
+    text = page(Gathered(group.rows))
+    for word in ("Over time", "Error by domain", ">fog 5<", ">snow 5<"):
+        assert word in text
+    assert "error, % 33.3 at images so far 1.5" in text  # the source's first window: 2 of 3 right
+    assert text.count('class="span"') == 1  # every second domain
+    assert "Error by visit" not in text  # nothing comes back
+
+
+def test_many_severities_of_a_domain_have_one_chart() -> None:
+    rows = changing("gradual", source=SOURCE, bn=BETTER)
+    many = {
+        "domains": [[name, level] for name in ("fog", "snow", "rain") for level in range(1, 9)],
+        "error_per_domain": [level / 10 for _ in range(3) for level in range(1, 9)],
+    }
+    text = page(Gathered(tuple(Row(row.cell, {**row.metrics, **many}) for row in rows)))
+    assert "bn on fog: 45.0 % error" in text
+    assert "Mean over severities." in text
+    assert ">fog 5<" not in text
+
+
+def test_a_stream_that_comes_back_is_shown_visit_by_visit() -> None:
+    rows = changing("recurring", source=SOURCE, bn=BETTER)
+    rows = [Row(row.cell, {**row.metrics, "error_per_visit": [0.25, 0.5]}) for row in rows]
+    text = page(Gathered(tuple(rows)))
+    assert "Error by visit" in text
+    assert "bn: error, % 50.0 at visit 2" in text
 
 
 def test_of_two_rows_of_one_stream_the_later_counts_and_that_is_told() -> None:

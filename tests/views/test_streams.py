@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from made_rows import made_row
+from made_rows import made_row, stream_row
 from rich.console import Console
 
-from driftnorm.bench.cell import Shift
-from driftnorm.bench.metrics import pack_bits
 from driftnorm.bench.rows import Row
 from driftnorm.cli._output import print_table
 from driftnorm.errors import MixedRowsError
 from driftnorm.streams import Domain, parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import stream_figure, timeline_figure
-from driftnorm.views.stream_tables import stream_table
-
-
-def stream_row(method: str, correct: list[int], seed: int = 0, **changes: Any) -> Row:
-    """Twelve positions: six of fog, six of snow."""
-    right = np.array(correct, dtype=bool)
-    row = made_row(
-        method,
-        error=float(1 - right.mean()),
-        count=len(right),
-        study="streams",
-        seed=seed,
-        window=3,
-        class_mean_accuracy=0.5,
-        domains=[["fog", 5], ["snow", 5]],
-        segments=[[0, [0]], [6, [1]]],
-        order_index=0.1,
-        passes=[1, 0],
-    )
-    stream = replace(
-        row.cell.stream,
-        shifts=(Shift("fog", 5), Shift("snow", 5)),
-        order=changes.get("order", "continual"),
-        settings=(("part", 6),),
-    )
-    metrics = {**row.metrics, "correct": pack_bits(right), "alarms": changes.get("alarms", 0)}
-    protocol = replace(row.cell.protocol, guard=changes.get("guard", "off"))
-    return Row(replace(row.cell, stream=stream, protocol=protocol), metrics)
-
+from driftnorm.views.stream_tables import (
+    stream_domain_table,
+    stream_table,
+    stream_visit_table,
+    with_window,
+)
 
 SOURCE = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
 BETTER = [1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
@@ -108,6 +81,42 @@ def test_guarded_rows_are_told_apart_and_show_their_alarms() -> None:
     assert str(lines[2]["minus the source's, 95 %"]).startswith("+8.33 [")
 
 
+def test_rows_of_several_windows_are_shown_in_the_smallest_or_in_another() -> None:
+    source, better = stream_row("source", SOURCE), stream_row("bn", BETTER)
+    wide = Row(source.cell, {**source.metrics, "window": 12})
+    assert stream_table([wide, better]).rows == stream_table([source, better]).rows
+    assert "Windows of 3 images" in stream_table([wide, better]).note
+    whole = stream_table(with_window([source, better], 12))
+    assert whole.rows[1][4:6] == (0, pytest.approx(100 / 12))
+    assert len(stream_figure(with_window([source, better], 6)).series[0].x) == 2
+    with pytest.raises(MixedRowsError, match="not of streams"):
+        with_window([made_row()], 12)
+    with pytest.raises(ValueError, match="`window`"):
+        with_window([source], 0)
+
+
+def test_resets_are_shown_where_there_were_any() -> None:
+    rows = [stream_row("source", SOURCE), stream_row("rdumb", BETTER, resets=3)]
+    table = stream_table(rows)
+    assert table.columns[-1].title == "resets"
+    assert [line[-1] for line in table.rows] == [0, 3]
+    assert "Resets: how often the method went back to the source." in table.note
+    assert "resets" not in [column.title for column in stream_table(rows[:1]).columns]
+
+
+def test_accuracy_by_domain_and_by_visit_are_tables_of_their_own() -> None:
+    rows = [stream_row("bn", BETTER, seed) for seed in (0, 1)] + [stream_row("source", SOURCE)]
+    table = stream_domain_table(rows)
+    assert [column.title for column in table.columns] == ["stream", "method", "fog 5", "snow 5"]
+    assert table.rows[0][2:] == pytest.approx((500 / 6, 200 / 6))
+    again = Row(rows[0].cell, {**rows[0].metrics, "error_per_visit": [0.5, 0.25]})
+    table = stream_visit_table([again, stream_row("source", SOURCE, order="mixed")])
+    assert [column.title for column in table.columns] == ["stream", "method", "visit 1", "visit 2"]
+    assert [line[2:] for line in table.rows] == [(50, 75), (50, None)]
+    with pytest.raises(MixedRowsError, match="not of streams"):
+        stream_domain_table([made_row()])
+
+
 def test_without_the_source_there_is_no_harm() -> None:
     (line,) = stream_table([stream_row("bn", BETTER)]).rows
     assert line[3:6] == (None, None, None)
@@ -137,6 +146,32 @@ def test_what_comes_when_can_be_seen_on_streams_of_any_length(images: int) -> No
     points = timeline_figure(positions).series[0].x
     assert len(points) >= 20
     assert points[1] - points[0] <= 1000
+
+
+def test_a_picture_of_what_comes_when_has_no_window_of_two_parts() -> None:
+    domains = [Domain("fog", severity) for severity in (1, 2, 3)]
+    positions = parse_stream("gradual:part=70").positions(np.arange(210) % 3, domains)
+    *shares, strength = timeline_figure(positions, 100).series
+    assert strength.x == (35, 105, 175, 245, 315)
+    assert strength.y == pytest.approx((100 / 3, 200 / 3, 100, 200 / 3, 100 / 3))
+    assert all(share.band for share in shares)
+    assert not strength.band
+
+
+def test_sorted_labels_look_sorted() -> None:
+    positions = parse_stream("continual+sorted:part=400").positions(
+        np.arange(400) % 10, [Domain("fog", 1), Domain("snow", 1)]
+    )
+    *shares, _ = timeline_figure(positions).series
+    assert max(shares[3].y) == 100  # a class fills whole windows
+
+
+def test_many_parts_that_differ_in_severity_alone_have_one_name() -> None:
+    domains = [Domain(name, severity) for name in ("fog", "snow") for severity in range(1, 6)]
+    positions = parse_stream("gradual:part=10").positions(np.arange(100) % 3, domains)
+    figure = timeline_figure(positions)
+    assert [(s.begin, s.end, s.text) for s in figure.spans] == [(0, 90, "fog"), (90, 180, "snow")]
+    assert "180 images in windows of 1. Domains: fog 1 to 5, snow 1 to 5. " in figure.note
 
 
 def test_all_of_a_stream_is_drawn_however_few_points_there_are(tmp_path: Path) -> None:

@@ -198,14 +198,11 @@ class Watch:
     def _tell(self, alarm: Alarm) -> None:
         """Warn about an alarm, and say what is done about it."""
         done = {
-            "warn": "`guard='reset'` or 'freeze' would go back to the source",
-            "reset": "the adapter starts again from the source",
-            "freeze": "the source answers for a while, then the adapter tries again",
+            "warn": "With `guard='reset'` or 'freeze', the adapter would go back to the source",
+            "reset": "The adapter starts again from the source",
+            "freeze": "The source answers for a while, then the adapter tries again",
         }[self.guard.policy]
-        warn(
-            f"adaptation seems to do harm after {counted(alarm.batch, 'batch')}: {alarm.reason}. "
-            f"{done}."
-        )
+        warn(f"adaptation seems to do harm, in batch {alarm.batch + 1:,}: {alarm.reason}. {done}.")
 
 
 @torch.no_grad()

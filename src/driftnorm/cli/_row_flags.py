@@ -12,12 +12,13 @@ from cyclopts import Parameter
 from driftnorm._internal.names import nearest
 from driftnorm.bench.cell import Cell, MethodId
 from driftnorm.bench.rows import Row, load_rows
-from driftnorm.cli._flags import MANY
+from driftnorm.cli._flags import MANY, RARE
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import in_order, methods_of, parts_of
 from driftnorm.views.figure import Figure
 from driftnorm.views.figures import Plot
 from driftnorm.views.robustness import View
+from driftnorm.views.stream_tables import with_window
 from driftnorm.views.table import Column, Table
 from driftnorm.views.trainings import RunView
 
@@ -37,6 +38,13 @@ Where: TypeAlias = Annotated[
         negative="",
         show_default=False,
         help="Only rows with this value, such as batch_size=32 or severity=5; can be repeated.",
+    ),
+]
+Window: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        group=RARE,
+        help="For streams that change: images per window; default: as they were measured.",
     ),
 ]
 
@@ -82,14 +90,15 @@ def _first_that_fits(
     raise refusal
 
 
-def rows_of(paths: Sequence[Path], where: Sequence[str]) -> list[Row]:
+def rows_of(paths: Sequence[Path], where: Sequence[str], window: int | None = None) -> list[Row]:
     """The rows of folders and files that have these values; raises if there are none."""
     if not paths:
         raise ValueError("`rows` must name at least one folder of rows or .jsonl file, got none.")
     rows = [row for path in paths for row in load_rows(path)]
     if not rows:
         raise ValueError(f"there are no rows in {', '.join(map(str, paths))}.")
-    return having(rows, where)
+    found = having(rows, where)
+    return found if window is None else with_window(found, window)
 
 
 _FACTS: dict[str, Callable[[Cell], object]] = {

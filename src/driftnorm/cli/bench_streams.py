@@ -12,6 +12,7 @@ from rich.console import Console
 
 from driftnorm._internal.own_code import given_as
 from driftnorm.adapter.guard import Policy
+from driftnorm.bench.rows import Row
 from driftnorm.bench.studies.corrupted_streams import stored_corruptions
 from driftnorm.bench.studies.measured_network import MeasuredNetwork
 from driftnorm.bench.studies.stream_data.opener import DIGITS, holds_domains, open_stream_data
@@ -27,7 +28,10 @@ from driftnorm.models.opened_model import check_weights, read_class_names
 from driftnorm.streams import parse_stream
 from driftnorm.views.render.matplotlib import draw
 from driftnorm.views.stream_figures import timeline_figure
-from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import STREAM_METHODS, stream_table, with_window
+from driftnorm.views.table import Table
+
+_FEW_WINDOWS = 4  # of which the share that is worse than the source says little
 
 
 def bench_streams(
@@ -141,10 +145,18 @@ def bench_streams(
         flags.device,
     )
     with given_as("--models"):
-        study.cells()  # raises if anything is wrong with data, streams or networks
+        cells = study.cells()  # raises if anything is wrong with data, streams or networks
     if preview is not None:
         _preview(study, preview, Console(quiet=flags.quiet))
         return
+    shortest = min(cell.stream.count for cell in cells)
+    if shortest < _FEW_WINDOWS * window:
+        say(
+            console,
+            f"note: the harm rate and the plot over time are by windows of {window:,} images, and "
+            f"the shortest stream has {shortest:,}: take smaller ones, such as --window "
+            f"{max(shortest // 10, 1)}.",
+        )
     for each in networks:
         announce_own_code(each.model, console)
     resolved = {
@@ -153,7 +165,11 @@ def bench_streams(
         "seeds": study.seeds,
         "part": None,  # which the streams have
     }
-    bench(study, stream_table, out, flags, "bench streams", given | resolved)
+
+    def made(rows: Sequence[Row]) -> Table:  # of rows that may have had other windows
+        return stream_table(with_window(rows, window))
+
+    bench(study, made, out, flags, "bench streams", given | resolved)
 
 
 def _preview(study: StreamStudy, folder: Path, console: Console) -> None:
@@ -162,7 +178,7 @@ def _preview(study: StreamStudy, folder: Path, console: Console) -> None:
         positions = study.positions(stream)
         chosen = None if study.window == WINDOW else study.window  # WINDOW is long for a picture
         figure = timeline_figure(positions, chosen, study.data.classes)
-        say(console, f"{stream.label}: {figure.note}")
+        say(console, figure.note)
         file = folder / f"{number:02}-{stream.order}-seed{stream.seed}.npz"
         positions.save(file)
         with suppress(ImportError):  # of matplotlib, which is optional

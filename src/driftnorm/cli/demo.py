@@ -13,7 +13,7 @@ from driftnorm._internal.arguments import check_whole
 from driftnorm._internal.counts import counted
 from driftnorm._internal.files import write_atomically
 from driftnorm._internal.processes import available_cores
-from driftnorm.bench.rows import RowStore, save_rows
+from driftnorm.bench.rows import Row, RowStore, save_rows
 from driftnorm.bench.samples import read_exhibits
 from driftnorm.bench.studies.digits import DigitStudy
 from driftnorm.bench.studies.stream_data.digit_data import DigitData
@@ -32,8 +32,9 @@ from driftnorm.views.stream_figures import stream_figure
 from driftnorm.views.stream_tables import stream_table
 
 # Shifts that change, clean images in between, and labels in order: what users meet.
-_STREAM = "probes:part=100+sorted"
+_STREAM = "probes:part=250+sorted"
 _SHIFTS = ("noise", "contrast", "fog")
+_WINDOW = 50  # two classes
 _MET = ("source", "bn", "tent", "gprebn", "bn-prior", "steady")
 
 
@@ -46,7 +47,8 @@ def demo(
 ) -> None:
     """Train, shift, adapt and measure on digits that come with the package.
 
-    An interrupted run resumes.
+    Its last table, stream.png and a section of the report follow one stream that changes. An
+    interrupted run resumes.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def demo(
     batch_size
         Images per batch.
     out
-        Folder for rows, table, plot and report.
+        Folder for rows, table, plots and report.
     """
     given = dict(locals())
     for flag, value in (("--trials", trials), ("--batch-size", batch_size)):
@@ -85,10 +87,10 @@ def demo(
     (out / "table.md").write_text(table.to_markdown())
     if plots:
         draw(demo_figure(rows), out / "accuracy.png")
-    found = Gathered(tuple(rows), exhibits=read_exhibits(store.folder))
-    write_atomically(out / "report.html", page(found))
     print_table(console, table)
-    _stream(out, console, plots)
+    rows += _stream(out, console, plots)
+    exhibits = {**read_exhibits(store.folder), **read_exhibits(out / "stream")}
+    write_atomically(out / "report.html", page(Gathered(tuple(rows), exhibits=exhibits)))
     console.print(
         f"Saved {'accuracy.png, stream.png, ' * plots}table.md, rows.jsonl, stream.jsonl and "
         f"report.html (open it) in {out} "
@@ -106,14 +108,14 @@ def _can_plot(console: Console) -> bool:
     return True
 
 
-def _stream(out: Path, console: Console, plots: bool) -> None:
+def _stream(out: Path, console: Console, plots: bool) -> list[Row]:
     """One stream that changes, as a table and as a plot over time."""
     study = StreamStudy(
         DigitData(out / "networks", _SHIFTS),
         (parse_stream(_STREAM),),
         tuple(map(parse_method, _MET)),
         batch_size=16,
-        window=100,
+        window=_WINDOW,
     )
     store = RowStore(out / "stream")
     done = sum(map(store.has, study.cells()))
@@ -126,3 +128,4 @@ def _stream(out: Path, console: Console, plots: bool) -> None:
     if plots:
         draw(stream_figure(rows), out / "stream.png")
     print_table(console, stream_table(rows))
+    return rows

@@ -16,6 +16,7 @@ from driftnorm.cli._row_flags import (
     ChosenMethods,
     RowPaths,
     Where,
+    Window,
     listing,
     made_of,
     rows_of,
@@ -34,6 +35,7 @@ def plot(
     form: Annotated[Literal["png", "svg", "pdf"] | None, Parameter(name="--format")] = None,
     methods: ChosenMethods = None,
     where: Where = (),
+    window: Window = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +60,7 @@ def plot(
     if form is not None and file.suffix != f".{form}":
         raise ValueError(f"`--out` must end in .{form} as `--format` says, got {file}.")
     check_view(file, rows)
-    found = rows_of(rows, where)
+    found = rows_of(rows, where, window)
     if methods is None and len(methods_of(found)) > MOST:
         found = [row for row in found if row.method in view.methods] or found
     figure = made_of(found, view.make, view.methods, methods)

@@ -19,6 +19,7 @@ from driftnorm.cli._row_flags import (
     ChosenMethods,
     RowPaths,
     Where,
+    Window,
     listing,
     made_of,
     rows_of,
@@ -39,6 +40,7 @@ def table(
     ] = None,
     methods: ChosenMethods = None,
     where: Where = (),
+    window: Window = None,
     as_json: Annotated[bool, SWITCH, Parameter(name="--json")] = False,
 ) -> None:
     """Make a table from rows, or from finished trainings.
@@ -63,7 +65,7 @@ def table(
         return
     if out is not None:
         check_view(out, rows)
-    found = _made(find_view(name, views), rows, methods, where)
+    found = _made(find_view(name, views), rows, methods, where, window)
     wanted = "json" if as_json else form or _ENDINGS.get(out.suffix if out else "", "text")
     if wanted == "text" and out is None:
         print_table(Console(), found)
@@ -97,9 +99,12 @@ def _made(
     paths: Sequence[Path],
     methods: Sequence[str] | None,
     where: Sequence[str],
+    window: int | None,
 ) -> Table:
     if isinstance(view, RunView):
-        if methods is not None or where:
-            raise ValueError("`methods` and `where` are about rows; this table is about training.")
+        if methods is not None or where or window is not None:
+            raise ValueError(
+                "`methods`, `where` and `window` are about rows; this table is about training."
+            )
         return view.make(load_runs(paths))
-    return made_of(rows_of(paths, where), view.make, view.methods, methods)
+    return made_of(rows_of(paths, where, window), view.make, view.methods, methods)

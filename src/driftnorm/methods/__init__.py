@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -174,7 +175,13 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> Recipe:
     for sign, member in zip(rest[::2], rest[1::2], strict=True):
         other = _member(member, options)
         try:
-            recipe = normalised_as(recipe, other) if sign == "@" else compose(recipe, other)
+            if sign == "+":
+                recipe = compose(recipe, other)
+                continue
+            recipe = normalised_as(recipe, other)
+            if options.get("theta") == "auto":  # a way to normalise, though it acts on the answer
+                choice = tuple(each for each in other.answer if each not in recipe.answer)
+                recipe = replace(recipe, answer=(*choice, *recipe.answer))
         except ValueError as error:
             raise ValueError(f"{name!r} cannot be joined: {error}") from error
     return recipe

@@ -71,11 +71,12 @@ METHOD = Method(
     paper="this project, after Yang et al. 2022 and Schneider et al. 2020",
     summary="windows of several thetas, weighted without labels, no gradient",
     helps=(
-        "any stream, and any batch size from 1: shifts that change, come back or mix, clean images"
-        " in between, few of many classes"
+        "streams about which nothing is known, and any batch size from 1: shifts that change, come"
+        " back or mix, clean images in between, few of many classes"
     ),
     hurts=(
-        "one long, steady shift in large batches, where a gradient (gprebn) gains more; just after"
-        " a change, some images may be answered by the wrong theta"
+        "images in order of class that the network predicts badly, where it may end below the"
+        " source; one long, steady shift in large batches, where a gradient (gprebn) gains more;"
+        " just after a change, some images may be answered by the wrong theta"
     ),
 )

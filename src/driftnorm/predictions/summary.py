@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from driftnorm._internal.counts import counted
 from driftnorm.adapter import Adapter
+from driftnorm.adapter.guard import KINDS, Alarm
 from driftnorm.bench.metrics import counted_interval
 from driftnorm.bench.rows import environment
 from driftnorm.predictions.answers_file import Tally
@@ -33,6 +35,7 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
         "skipped_first": tally.quoted,
         "cut_off": tally.cut_off or None,
         "alarms": len(adapter.alarms),
+        "alarms_raised": [_alarm(each) for each in adapter.alarms if isinstance(each, Alarm)],
         "bad_batches": adapter.bad_batches,
         "frozen": adapter.frozen,
         "compared": compared.images,
@@ -54,6 +57,13 @@ def summarized(state: RunState, adapter: Adapter, classes: tuple[str, ...]) -> d
             record[f"compared_{what}_adapted"] = adapted / compared.images
     record |= drift_record(state.drift, tally.images, adapter)
     return record | _with_labels(tally, compared, settings.get("labels") is not None)
+
+
+def _alarm(alarm: Alarm) -> dict[str, Any]:
+    """An alarm for JSON, which has no NaN."""
+    differ = None if math.isnan(alarm.disagreement) else alarm.disagreement
+    named = {"kind": KINDS[alarm.kind], "disagreement": differ, "reason": alarm.reason}
+    return {**alarm._asdict(), **named}
 
 
 def _with_labels(tally: Tally, compared: Comparison, wanted: bool) -> dict[str, Any]:

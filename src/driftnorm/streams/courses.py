@@ -94,7 +94,9 @@ class Probes(Course):
             names = [each.name for each in domains]
             raise ValueError(
                 f"`probe` must be the name of one of the domains, {', '.join(names)}; got "
-                f"{self.probe!r}.{nearest(self.probe, names)}"
+                f"{self.probe!r}.{nearest(self.probe, names)} Images of {self.probe!r} must be "
+                "among the data, or another domain the probe, as in "
+                f"`probes:probe={names[0]}`."
             )
         others = [each for each in domains if each.name != self.probe]
         path = [each for other in others for each in (other, probe)]

@@ -50,13 +50,22 @@ class Positions:
         pairs = zip(starts, ends, strict=True)
         return [(start, tuple(np.unique(self.domain[start:end]).tolist())) for start, end in pairs]
 
-    def timeline(self, window: int = 1000) -> Timeline:
+    def timeline(self, window: int = 1000, *, by_segment: bool = False) -> Timeline:
         """What comes when, as data for a plot.
 
         Args:
             window: Positions per window; see `window_starts`.
+            by_segment: Whether windows begin anew with each part of the course, so that none holds
+                images of two.
         """
-        starts = window_starts(len(self), window)
+        begins = [start for start, _ in self.segments()] if by_segment else [0]
+        ends = [*begins[1:], len(self)]
+        starts = np.concatenate(
+            [
+                begin + window_starts(end - begin, window)
+                for begin, end in zip(begins, ends, strict=True)
+            ]
+        )
         domains = shares_in_windows(self.domain, len(self.domains), starts)
         classes = shares_in_windows(self.label, int(self.label.max()) + 1, starts)
         severities = np.array([domain.severity for domain in self.domains], dtype=np.float64)

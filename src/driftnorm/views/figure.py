@@ -32,6 +32,8 @@ class Series:
         counts: Samples per point, if they differ.
         panel: Title of the panel that it belongs to, if there are several.
         quiet: Drawn in grey and without a name, for comparison.
+        band: A share of a whole: bands are stacked on each other, and other series drawn as steps
+            over them. Quiet ones have colours too, but no names.
     """
 
     method: str
@@ -42,6 +44,7 @@ class Series:
     counts: tuple[float, ...] = ()
     panel: str = ""
     quiet: bool = False
+    band: bool = False
 
     def __post_init__(self) -> None:
         for numbers in (self.y, self.spread or self.x, self.counts or self.x):

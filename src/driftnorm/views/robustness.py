@@ -39,7 +39,12 @@ from driftnorm.views.compare import (
 )
 from driftnorm.views.networks import augmentation_table, fine_tuned_table, imagenet_table
 from driftnorm.views.paper import DETAILED, MEAN, difference
-from driftnorm.views.stream_tables import STREAM_METHODS, stream_table
+from driftnorm.views.stream_tables import (
+    STREAM_METHODS,
+    stream_domain_table,
+    stream_table,
+    stream_visit_table,
+)
 from driftnorm.views.table import Column, Table
 
 
@@ -174,6 +179,12 @@ VIEWS = {
     ),
     "streams": View(
         stream_table, STREAM_METHODS, "streams that change, against the source (`bench streams`)"
+    ),
+    "streams-domains": View(
+        stream_domain_table, STREAM_METHODS, "accuracy on each domain of streams that change"
+    ),
+    "streams-visits": View(
+        stream_visit_table, STREAM_METHODS, "accuracy on each visit of streams that come back"
     ),
     "fine-tuned": View(
         fine_tuned_table,

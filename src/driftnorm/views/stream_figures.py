@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from driftnorm.bench.protocol import protocol_text
 from driftnorm.bench.rows import Row
 from driftnorm.bench.windows import WINDOW
 from driftnorm.errors import MixedRowsError
-from driftnorm.streams import Positions
+from driftnorm.streams import Domain, Positions
 from driftnorm.streams.timeline import mean_run, order_index, window_of, window_starts
 from driftnorm.views.compare import by_method
 from driftnorm.views.figure import Figure, Series, Span
@@ -25,7 +26,8 @@ from driftnorm.views.stream_tables import (
 )
 
 _MOST_NAMED = 3  # domains that a span names
-_POINTS = 20  # at least, in a picture of what comes when
+_MOST_PARTS = 12  # of which each has its severity in its name
+_POINTS = 100  # about as many, in a picture of what comes when
 _MOST_CLASSES = MOST - 1  # that have a colour each, beside the strength
 
 
@@ -44,16 +46,10 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
                 f"{', '.join(sorted(found))}. Choose one with `--where {flag}...`."
             )
     count, window = rows[0].cell.stream.count, window_of_rows(rows)
-    starts = window_starts(count, window)
-    place = window_of(np.arange(count), starts)
-    sizes = np.bincount(place)
-    middles = tuple((starts + sizes / 2).tolist())
-    series = []
-    for method, own in by_method(rows).items():
-        right = [np.bincount(place, answered(row)) for row in own]
-        accuracy = 100 * np.mean(right, axis=0) / sizes
-        remark = f"{100 * float(np.sum(right)) / len(right) / count:.1f}"
-        series.append(Series(method, middles, tuple(accuracy.tolist()), remark))
+    series = tuple(
+        replace(each, remark=f"{100 * float(np.mean([answered(row) for row in own])):.1f}")
+        for each, own in zip(window_series(rows), by_method(rows).values(), strict=True)
+    )
     note = (
         f"Accuracy in windows of {counted(window, 'image')}; in brackets over the stream. "
         f"{protocol_text(row.cell for row in rows)}."
@@ -62,10 +58,24 @@ def stream_figure(rows: Sequence[Row]) -> Figure:
         f"{stream_name(rows[0])}: accuracy over time",
         "images so far",
         "accuracy (%)",
-        tuple(series),
+        series,
         note,
-        spans=_spans(rows[0].metrics["segments"], rows[0].metrics["domains"], count),
+        spans=stream_spans(rows[0].metrics["segments"], rows[0].metrics["domains"], count),
     )
+
+
+def window_series(rows: Sequence[Row]) -> list[Series]:
+    """Accuracy in % of each method in the windows of one stream, mean over the seeds."""
+    count = rows[0].cell.stream.count
+    starts = window_starts(count, window_of_rows(rows))
+    place = window_of(np.arange(count), starts)
+    sizes = np.bincount(place)
+    middles = tuple((starts + sizes / 2).tolist())
+    found = []
+    for method, own in by_method(rows).items():
+        right = np.mean([np.bincount(place, answered(row)) for row in own], axis=0)
+        found.append(Series(method, middles, tuple((100 * right / sizes).tolist())))
+    return found
 
 
 def timeline_figure(
@@ -80,8 +90,10 @@ def timeline_figure(
     """
     if window is None:
         window = min(WINDOW, max(1, len(positions) // _POINTS))
-    found = positions.timeline(window)
+    found = positions.timeline(window, by_segment=True)
     ends = [*found.start[1:].tolist(), len(positions)]
+    sizes = {end - start for start, end in zip(found.start.tolist(), ends, strict=True)}
+    up_to = "up to " if len(sizes) > 1 else ""
     middles = tuple(((found.start + ends) / 2).tolist())
     strongest = max(domain.severity for domain in positions.domains)
     many = found.classes.shape[1] > _MOST_CLASSES
@@ -91,6 +103,7 @@ def timeline_figure(
             middles,
             tuple((100 * share).tolist()),
             quiet=many,
+            band=True,
         )
         for label, share in enumerate(found.classes.T)
     ]
@@ -98,7 +111,8 @@ def timeline_figure(
         strength = tuple((100 * found.strength / strongest).tolist())
         shares.append(Series("strength", middles, strength, f"% of severity {strongest}"))
     note = (
-        f"{positions.stream}: {counted(len(positions), 'image')} in windows of {window}. "
+        f"{positions.stream}: {counted(len(positions), 'image')} in windows of "
+        f"{up_to}{max(sizes):,}. Domains: {_domains_text(positions.domains)}. "
         f"Order index {order_index(positions.label):.2f}, "
         f"mean run of a class {mean_run(positions.label):.1f} images."
     )
@@ -108,12 +122,38 @@ def timeline_figure(
         "share of the images (%)",
         tuple(shares),
         note,
-        spans=_spans(positions.segments(), positions.domains, len(positions)),
+        spans=_by_name(positions),
         others="classes",
     )
 
 
-def _spans(
+def _domains_text(domains: Sequence[Domain]) -> str:
+    """Every domain with its severities: ``clean, fog 5``, ``fog 1 to 5``."""
+    levels: dict[str, list[int]] = {}
+    for domain in domains:
+        levels.setdefault(domain.name, []).append(domain.severity)
+    return ", ".join(
+        domain_label(name, own[0]) if len(own) == 1 else f"{name} {min(own)} to {max(own)}"
+        for name, own in levels.items()
+    )
+
+
+def _by_name(positions: Positions) -> tuple[Span, ...]:
+    """The parts of the stream; where they are many, those that differ in severity are one."""
+    spans = stream_spans(positions.segments(), positions.domains, len(positions))
+    if len(spans) <= _MOST_PARTS:
+        return spans
+    names = [tuple(positions.domains[i].name for i in held) for _, held in positions.segments()]
+    joined: list[Span] = []
+    for place, (span, name) in enumerate(zip(spans, names, strict=True)):
+        if place and name == names[place - 1] and len(name) == 1:
+            joined[-1] = Span(joined[-1].begin, span.end, name[0])
+        else:
+            joined.append(span)
+    return tuple(joined)
+
+
+def stream_spans(
     segments: Sequence[tuple[int, Sequence[int]]],
     domains: Sequence[tuple[str, int]],
     count: int,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driftnorm.views.figure import Figure, Series
-from driftnorm.views.palette import QUIET, colours_of
+from driftnorm.views.palette import COLOURS, QUIET, colours_of
 
 # For each format, the metadata that would make two files of one figure differ.
 FORMS: dict[str, dict[str, None]] = {
@@ -67,6 +68,8 @@ def draw(figure: Figure, path: str | Path) -> None:
             for axes, (title, series) in zip(grid.flat, panels.items(), strict=True):
                 if figure.bars:
                     _bars(axes, series, colours)
+                elif any(each.band for each in series):
+                    _bands(axes, series, colours, figure.others)
                 else:
                     _lines(axes, series, colours, figure.others)
                 _dress(axes, figure)
@@ -125,12 +128,47 @@ def _bars(axes: Any, several: list[Series], colours: dict[str, str]) -> None:
         axes.bar(places, series.y, width, color=colour, label=_label(series), yerr=spread)
 
 
+def _bands(axes: Any, several: list[Series], colours: dict[str, str], others: str) -> None:
+    """Shares stacked on each other, each as wide as its window, and lines of steps over them."""
+    every = list(colours_of(map(str, range(len(COLOURS)))).values())
+    below = np.zeros(len(several[0].x))
+    for place, series in enumerate(several):
+        if not series.band:
+            axes.plot(*_steps(series), color="#000000", zorder=3, label=_label(series))
+            continue
+        left, width = _windows(series.x)
+        colour = every[place % len(every)] if series.quiet else colours[series.method]
+        label = (others if place == 0 else None) if series.quiet else _label(series)
+        pale = {"color": colour, "alpha": 0.55}  # for the lines over them
+        axes.bar(left, series.y, width, bottom=below, align="edge", label=label, **pale)
+        below += series.y
+
+
+def _windows(middles: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Where windows that follow each other from 0 on begin, and how wide they are."""
+    begins, widths = [], []
+    end = 0.0
+    for middle in middles:
+        begins.append(end)
+        widths.append(2 * (middle - end))
+        end += widths[-1]
+    return begins, widths
+
+
+def _steps(series: Series) -> tuple[list[float], list[float]]:
+    begins, widths = _windows(series.x)
+    corners = [(x, y) for b, w, y in zip(begins, widths, series.y, strict=True)
+               for x, y in ((b, y), (b + w, y))]  # fmt: skip
+    return [x for x, _ in corners], [y for _, y in corners]
+
+
 def _label(series: Series) -> str:
     return f"{series.method} ({series.remark})" if series.remark else series.method
 
 
 def _dress(axes: Any, figure: Figure) -> None:
     """Labels, marks and limits."""
+    banded = any(series.band for series in figure.series)  # which shades would be hidden by
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.grid(axis="y" if figure.bars else "both", alpha=0.3)
@@ -142,7 +180,9 @@ def _dress(axes: Any, figure: Figure) -> None:
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if figure.bars else {}
         axes.set_xticks(*zip(*figure.ticks, strict=True), **slanted)
     for place, span in enumerate(figure.spans):
-        if place % 2:
+        if banded:
+            axes.axvline(span.end, color="#000000", linewidth=0.5)
+        elif place % 2:
             axes.axvspan(span.begin, span.end, color="#000000", alpha=0.06, linewidth=0)
         if len(figure.spans) <= _MOST_NAMED_SPANS:
             axes.text(
@@ -155,6 +195,8 @@ def _dress(axes: Any, figure: Figure) -> None:
                 rotation=90,
                 fontsize=7,
                 color="#444444",
+                zorder=3,  # readable where lines cross it
+                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
             )
     if figure.spans:  # all of them, however few points there are
         axes.set_xlim(figure.spans[0].begin, figure.spans[-1].end)
@@ -162,4 +204,4 @@ def _dress(axes: Any, figure: Figure) -> None:
         axes.plot([0, 1], [0, 1], color="#999999", linestyle="--", linewidth=1, zorder=1)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=0, top=103 if banded else None)

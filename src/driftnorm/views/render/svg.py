@@ -15,7 +15,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from driftnorm._internal.counts import counted
-from driftnorm.views.figure import Figure, HeatMap, Series
+from driftnorm.views.figure import Figure, HeatMap, Series, Span
 from driftnorm.views.palette import slot_classes
 from driftnorm.views.render.markup import joined, tag
 
@@ -150,6 +150,9 @@ def _lines(
     names = dict(figure.ticks)
     at = names or {t: f"{t:g}" for t in free if not whole or t == int(t)}
     ends = (min(min(xs), *at), max(max(xs), *at)) if at else (min(xs), max(xs))
+    if figure.spans:  # all of them, however few points there are
+        ends = (figure.spans[0].begin, figure.spans[-1].end)
+        at = {tick: name for tick, name in at.items() if ends[0] <= tick <= ends[1]}
     left = 25 + 7 * max(3, *(len(f"{tick:g}") for tick in ticks))
     frame = Frame(left, 12, 428, 214, ends, (ticks[0], ticks[-1]))
     marks = []
@@ -162,7 +165,27 @@ def _lines(
             tip = f"{method}: {figure.y_label} {y:.{figure.decimals}f} at {where}"
             marks.append(_mark("circle", slot, tip, cx=cx, cy=cy, r=2.6))
     grid = _grid(frame, at, ticks, (figure.x_label, figure.y_label))
-    return _picture(title or figure.title, 440, 256, joined(grid, marks))
+    shades, names_of_spans = _spans(frame, figure.spans)
+    return _picture(title or figure.title, 440, 256, joined(shades, grid, marks, names_of_spans))
+
+
+def _spans(frame: Frame, spans: Sequence[Span]) -> tuple[list[Markup], list[Markup]]:
+    """Every second span shaded, and their names upright where there is room for them."""
+    shades, names = [], []
+    for place, span in enumerate(spans):
+        (left, top), (right, bottom) = (
+            frame.place(span.begin, frame.y[1]),
+            frame.place(span.end, frame.y[0]),
+        )
+        if place % 2:
+            size = {"x": left, "y": top, "width": right - left, "height": bottom - top}
+            shades.append(tag("rect", class_="span", **size))
+        if right - left >= _LINE:
+            x, y = (left + right) / 2 + 4, bottom - 4
+            name = shorten(span.text.replace("_", " "), _UPRIGHT)
+            turn = f"rotate(-90 {x:.1f} {y:.1f})"
+            names.append(tag("text", name, x=x, y=y, class_="tick halo", transform=turn))
+    return shades, names
 
 
 def _reliability(series: Series, slot: int) -> Markup:

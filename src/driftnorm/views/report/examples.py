@@ -82,9 +82,11 @@ def _shown(source: Row, adapted: Row, exhibits: Mapping[str, Exhibits]) -> Exhib
 
 def _example(row: Row, shown: Exhibits, at: int, answers: Mapping[str, int]) -> Example:
     cell = row.cell
-    stream = f"{cell.stream.shift} {cell.stream.severity or ''}".strip()
+    name = shown.names[at]  # with its domain, where the stream has several
+    if len(cell.stream.shifts) < 2:
+        name = f"{cell.stream.shift} {cell.stream.severity or ''}".strip() + f", {name}"
     return Example(
-        f"{stream}, {shown.names[at]}",
+        name,
         shown.images[at],
         {who: shown.class_name(number) for who, number in answers.items()},
         shown.class_name(shown.labels[at]),

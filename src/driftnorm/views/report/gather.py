@@ -11,6 +11,8 @@ from driftnorm.bench.rows import Failure, Row, RowStore, load_rows
 from driftnorm.bench.samples import Exhibits, read_exhibits
 from driftnorm.views.report.run_record import RUN_FILE, Run, read_run
 
+_STORES = ("rows", "stream")  # in a benchmark's folder; a demo has both, as folders and as files
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -60,13 +62,16 @@ def _read(path: Path) -> Gathered:
             return Gathered((), runs=(read_run(path),))
         return Gathered(tuple(load_rows(path)), exhibits=read_exhibits(path.parent))
     runs = (read_run(path / RUN_FILE),) if (path / RUN_FILE).exists() else ()
-    inner = path / "rows"
-    store = inner if inner.is_dir() else path
-    if runs and store == path:
+    stores = [path / name for name in _STORES if (path / name).is_dir()]
+    if runs and not stores:
         return Gathered((), runs=runs)
-    rows = load_rows(store)
-    if not rows and not runs and (path / "rows.jsonl").exists():
-        rows = load_rows(path / "rows.jsonl")
+    stores = stores or [path]
+    rows = [row for store in stores for row in load_rows(store)]
+    if not rows and not runs:
+        files = [path / f"{name}.jsonl" for name in _STORES]
+        rows = [row for file in files if file.exists() for row in load_rows(file)]
     if not rows and not runs:
         raise ValueError(f"`rows`: {path} holds neither rows nor a {RUN_FILE}.")
-    return Gathered(tuple(rows), tuple(RowStore(store).failures()), runs, read_exhibits(store))
+    failures = [failure for store in stores for failure in RowStore(store).failures()]
+    exhibits = {key: each for store in stores for key, each in read_exhibits(store).items()}
+    return Gathered(tuple(rows), tuple(failures), runs, exhibits)

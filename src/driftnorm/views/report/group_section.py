@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from driftnorm._internal.counts import agreeing, counted
+from driftnorm._internal.partition import partition
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.metrics import pooled_bins
 from driftnorm.bench.rows import Row
 from driftnorm.bench.samples import Exhibits
+from driftnorm.streams import Recurring
 from driftnorm.views.compare import notes_of
 from driftnorm.views.figure import Figure, HeatMap, Series
 from driftnorm.views.render.svg import charts, heat_chart
@@ -21,6 +24,8 @@ from driftnorm.views.report.measure import Measure
 from driftnorm.views.report.section import Block, Section, mean_along, reliability_block
 from driftnorm.views.report.tables import paper_tables, shift_table, summary_table
 from driftnorm.views.report.verdicts import group_verdict
+from driftnorm.views.stream_figures import stream_spans, window_series
+from driftnorm.views.stream_tables import domain_titles, window_of_rows
 
 _NAMED = 6  # streams of an unfinished method that are named one by one
 _PARTS = 20  # of streams of different lengths
@@ -48,9 +53,11 @@ def group_section(
         warnings=_unfinished(group),
         legend=own,
         blocks=(
-            _bars(group, own, measure),
+            _over_time(group, own, measure),
+            _domains(group, own, measure) if group.changes else _bars(group, own, measure),
+            _visits(group, own, measure),
             _severities(group, own, measure),
-            _stream(group, own, measure),
+            None if group.changes else _stream(group, own, measure),
             _drift(group),
             _reliability(group, own),
         ),
@@ -133,6 +140,77 @@ def _bars(group: Group, slots: Mapping[str, int], measure: Measure) -> Block:
     )
     note = f"{measure.title} in %, all panels on one scale. Dashed line: {group.reference}."
     return Block(figure.title, note, charts(figure, slots))
+
+
+def _over_time(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:
+    """What came when on a stream that changes, and how each method did."""
+    rows = [row for method in slots for row in group.of(method)]
+    if not group.changes or not rows:
+        return None
+    first, count = rows[0].metrics, rows[0].cell.stream.count
+    series = (
+        replace(each, y=tuple(measure.of(1 - y / 100) for y in each.y))
+        for each in window_series(rows)
+    )
+    figure = Figure(
+        f"{measure.title} over time",
+        "images so far",
+        f"{measure.name}, %",
+        tuple(series),
+        spans=stream_spans(first["segments"], first["domains"], count),
+    )
+    note = (
+        f"{measure.title} in windows of {counted(window_of_rows(rows), 'image')} as the stream "
+        "goes on; the method is never reset."
+    )
+    return Block("Over time", note, charts(figure, slots))
+
+
+def _domains(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:
+    """One stream's domains, each over all of its visits; many severities of one are averaged."""
+    found: Sequence[tuple[str, int]] = next((r.metrics["domains"] for r in group.measured), [])
+    titles = domain_titles(found)
+    places = partition(range(len(found)), lambda place: titles[place])
+    series = []
+    for method in slots:
+        errors = _mean_of_lists(group.of(method), "error_per_domain")
+        if errors:
+            means = [float(np.mean([errors[i] for i in own])) for own in places.values()]
+            series.append(Series(method, tuple(range(len(means))), tuple(map(measure.of, means))))
+    figure = Figure(
+        *(f"{measure.title} by domain", "", f"% {measure.name}", tuple(series)),
+        ticks=tuple(enumerate(places)),
+        bars=True,
+        reference=group.reference,
+    )
+    note = f"{measure.title} in %, all panels on one scale. Dashed line: {group.reference}."
+    if len(places) < len(found):
+        note += " Mean over severities."
+    return Block(figure.title, note, charts(figure, slots))
+
+
+def _visits(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:
+    """How a stream that comes back again and again goes, round by round."""
+    if not group.changes or not group.rows[0].cell.stream.order.startswith(Recurring.name):
+        return None
+    per = {method: _mean_of_lists(group.of(method), "error_per_visit") for method in slots}
+    series = tuple(
+        Series(method, tuple(range(1, len(own) + 1)), tuple(map(measure.of, own)))
+        for method, own in per.items()
+    )
+    title = f"{measure.title} by visit"
+    figure = Figure(title, "visit", f"{measure.name}, %", series)
+    note = f"Mean {measure.name} in % over all domains: the same images each time."
+    return Block(title, note, charts(figure, slots))
+
+
+def _mean_of_lists(rows: Sequence[Row], metric: str) -> list[float]:
+    """Place by place, over the rows; NaN where none has a number."""
+    found = [[math.nan if v is None else v for v in row.metrics[metric]] for row in rows]
+    return [
+        float(np.nanmean(column)) if np.isfinite(column).any() else math.nan
+        for column in zip(*found, strict=True)
+    ]
 
 
 def _severities(group: Group, slots: Mapping[str, int], measure: Measure) -> Block | None:

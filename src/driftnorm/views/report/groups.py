@@ -79,13 +79,20 @@ class Group:
         """The data and the network, and what else distinguishes it from other groups."""
         cell = self.rows[0].cell
         name = self.models[0] if len(self.models) == 1 else cell.network.name
-        return ", ".join(filter(None, (cell.stream.data.label, name, self.apart)))
+        course = cell.stream.ordered if cell.stream.settings else ""
+        return ", ".join(filter(None, (cell.stream.data.label, name, course, self.apart)))
 
     @property
     def order(self) -> tuple[str, str, int, str]:
         """The group's position on a page, independent of file names."""
         cell = self.rows[0].cell
         return cell.study, self.title, cell.protocol.batch_size, str(self.protocol_lines())
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is one stream on which domains follow each other, or are mixed."""
+        shifts = {row.cell.stream.shifts for row in self.rows}
+        return len(shifts) == 1 and all("segments" in row.metrics for row in self.rows)
 
     @property
     def kind(self) -> str:
@@ -108,6 +115,7 @@ class Group:
             "predict": f"scored {protocol.predict} the update",
             "guard": f"guard {protocol.guard}",
             "steps": self.optimising,
+            "shifts": self.rows[0].shift if self.changes else "",
         }
 
     @cached_property
@@ -188,9 +196,16 @@ def group_rows(rows: Sequence[Row], failures: Sequence[Failure] = ()) -> list[Gr
 
 
 def _setting(cell: Cell) -> tuple[Hashable, ...]:
-    """What must agree besides the network; target domains may differ in their number of images."""
-    count = cell.stream.count if cell.stream.has_severity else None
-    return (cell.study, cell.stream.data, cell.protocol, count)
+    """What must agree besides the network; target domains may differ in their number of images.
+
+    The parameters of a stream that changes are part of it: another order of the same images is
+    another stream.
+    """
+    stream = cell.stream
+    count = stream.count if stream.has_severity else None
+    several = stream.shifts if len(stream.shifts) > 1 else ()
+    course = (stream.order, stream.settings, several) if stream.settings else ()
+    return (cell.study, stream.data, cell.protocol, count, course)
 
 
 def _tuned(rows: list[Row]) -> list[list[Row]]:

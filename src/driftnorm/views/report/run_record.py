@@ -7,6 +7,8 @@ there:
 * ``model``, ``data``, ``method``: text; ``images``, ``skipped``, ``changed`` (predictions that the
   adapted network gives differently), ``alarms``: numbers.
 * ``config``, ``environment``: objects of settings.
+* ``alarms_raised``: each alarm of the guard, with batch, reason and numbers; for programs, since
+  the notes have them in words.
 * ``notes``: warnings, a list of texts; ``skipped_first``: ``[file, reason]`` of skipped images.
 * ``entropy``, ``online_error``: the mean of each batch along the stream, a list for the adapted
   network or an object of lists such as ``{"source": [...], "adapted": [...]}``, entropies as

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
+from driftnorm._internal.counts import counted
 from driftnorm.bench.cell import CLEAN
 from driftnorm.bench.rows import Row
+from driftnorm.bench.windows import Harm
 from driftnorm.errors import MixedRowsError
 from driftnorm.views.compare import change_text, in_order, one_batch_note, stream_of
 from driftnorm.views.report.groups import Group, mean_of, shared_rows
 from driftnorm.views.report.measure import ERROR, Measure
 from driftnorm.views.robustness import VIEWS
+from driftnorm.views.stream_tables import harm_against_source, window_of_rows
 from driftnorm.views.table import Column, Table
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -28,12 +33,15 @@ def summary_table(group: Group, measure: Measure = ERROR) -> Table:
         change = None if method == group.reference else group.change(method)
         before = measure.mean(group.of(method, clean))
         alarms = sum(row.metrics.get("alarms", 0) > 0 for row in group.of(method, group.rows))
+        harms = _harms(group, method)
         lines.append(
             (
                 method,
                 before if group.shifts else None,
                 measure.mean(own),
                 None if change is None else change_text(measure.change(change)),
+                100 * float(np.mean([harm.rate for harm in harms])) if harms else None,
+                min(harm.worst for harm in harms) if harms else None,
                 *(mean_of(own, metric) for metric in ("nll", "ece", "entropy")),
                 float(alarms) if guarded else None,
                 _speed(own),
@@ -44,6 +52,8 @@ def summary_table(group: Group, measure: Measure = ERROR) -> Table:
         Column(f"clean {measure.name}, %", best=measure.best),
         Column(f"{measure.name}, %", best=measure.best, decimals=2),
         Column(f"{measure.name} minus {group.reference}'s, 95 %"),
+        Column(f"windows worse than {group.reference}, %", decimals=0),
+        Column(f"worst window, minus {group.reference}'s accuracy, points", decimals=1),
         Column("NLL", best="lowest", decimals=3),
         Column("ECE", best="lowest", decimals=3),
         Column("entropy, nats", decimals=3),
@@ -100,6 +110,14 @@ def sort_key(value: str | float | None) -> str:
     return number[0] if number else value.removeprefix("-")
 
 
+def _harms(group: Group, method: str) -> list[Harm]:
+    """Of a stream that changes: the method against the source, window by window."""
+    if not group.changes or method == group.reference:
+        return []
+    window = window_of_rows(group.rows)
+    return [harm_against_source(own, source, window) for source, own in group.pairs(method)]
+
+
 def _note(group: Group) -> str:
     streams = {stream_of(row) for row in group.measured}
     every = {stream_of(row) for row in group.rows if row.shift != CLEAN} or streams
@@ -111,8 +129,12 @@ def _note(group: Group) -> str:
         if streams == every
         else f"the {len(streams)} of {len(every)} {kind} that every method ran on"
     )
+    harm = (
+        f"Windows are of {counted(window_of_rows(group.rows), 'image')}; the worst is the one in "
+        f"which accuracy is furthest below {group.reference}'s, or least above it. "
+    ) * group.changes
     return (
-        f"Means are over {which}. "
+        f"Means are over {which}. {harm}"
         f"Intervals: paired bootstrap over images, not corrected for choosing the best method. "
         f"Images per second depend on the load of the machine, so do not compare methods by them."
         f"{one_batch_note(group.measured)}"

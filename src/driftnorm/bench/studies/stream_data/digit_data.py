@@ -40,20 +40,20 @@ class DigitData(StreamData):
 
     Attributes:
         folder: Where the trained networks are stored.
-        names: Shifts in the order of the course; ``clean`` means the digits as they are.
+        corruptions: Shifts in the order of the course; ``clean`` means the digits as they are.
         severity: Of all shifts, 1 to 3; a gradual stream rises to it.
     """
 
     folder: Path
-    names: tuple[str, ...] = tuple(DIGIT_SHIFTS)
+    corruptions: tuple[str, ...] = tuple(DIGIT_SHIFTS)
     severity: int = SEVERITIES[-1]
 
     def __post_init__(self) -> None:
         check_whole("severity", self.severity, SEVERITIES[0], SEVERITIES[-1])
-        if not self.names:
-            raise ValueError("`names` must hold at least one shift; `clean` is one.")
-        for name in self.names:
-            check_choice("names", name, (CLEAN, *DIGIT_SHIFTS))
+        if not self.corruptions:
+            raise ValueError("`corruptions` must name at least one; `clean` is one.")
+        for name in self.corruptions:
+            check_choice("corruptions", name, (CLEAN, *DIGIT_SHIFTS))
 
     @property
     def data_id(self) -> DataId:
@@ -68,7 +68,10 @@ class DigitData(StreamData):
     @property
     def domains(self) -> list[Domain]:
         """Shifts at the one severity."""
-        return [CLEAN_DOMAIN if n == CLEAN else Domain(n, self.severity) for n in self.names]
+        return [
+            CLEAN_DOMAIN if name == CLEAN else Domain(name, self.severity)
+            for name in self.corruptions
+        ]
 
     def has_clean(self) -> bool:
         """Always."""

@@ -27,7 +27,13 @@ def holds_domains(data: str) -> bool:
     """
     place = Path(data)
     if not place.exists():
-        return kind_and_place(data)[0] is not None
+        try:
+            return kind_and_place(data)[0] is not None
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{error} Streams can also be of `{DIGITS}`, of clean images (CIFAR's files, an "
+                ".npz, a folder) and of a folder of corrupted ones."
+            ) from error
     if place.is_file():
         return place.suffix in _ARCHIVES
     firsts = [path for path in place.iterdir() if path.is_dir() and path.name[0] != "."]
@@ -75,7 +81,7 @@ def open_stream_data(
     named = None if domains is None else tuple(domains)
     if data == DIGITS:
         _refuse("digits", models=models, skip=skip, limit=limit, source=source)
-        given = {} if named is None else {"names": named}
+        given = {} if named is None else {"corruptions": named}
         strength = {} if severity is None else {"severity": severity}
         return DigitData(networks, **given, **strength)  # type: ignore[arg-type]
     if not models:
