@@ -87,19 +87,17 @@ FAST_METHODS = ("source", "tent:lr=0.01", "gprebn:lr=0.01", "eata:lr=0.01", "sar
 QUICK = (*(name for name in METHODS if name not in ("cotta", "steady")), BOUNDED, "steady")
 """Without `cotta`, which takes eleven forward passes and a backward one per batch."""
 SOME = ("source", "bn-prior", "bn-window", "tent", "gprebn", "eata", BOUNDED, "steady")
-LARGE = ("source", "bn-prior", "bn-window", "gprebn", "steady")
+LARGE = ("source", "bn-prior", "bn-window", "steady")
 """For large networks, which take long."""
 SINGLE = ("source", "bn-prior", "bn-window", "steady")
 """Those that mean something at one image per batch."""
 PARTS = (
-    "steady:short=0,temperature=0",
     "steady:temperature=0",
     "steady:short=0",
     "steady:caution=1",
     "steady:spread_memory=256",
     "steady:trust=0",
     "steady:order=0",
-    "steady:order=8",
     "steady:margin=0.05",
     "steady",
 )
@@ -143,7 +141,7 @@ _ALL = (*_CHANGING, "gradual:part=15", "recurring:part=50,rounds=4")
 _CLEAN = ("steady:part=500", "steady:part=500+sorted")
 _LONG = tuple(word.replace("part=200", f"part={IMAGES}") for word in _MAIN)
 _LONG_CLEAN = tuple(word.replace("part=500", f"part={IMAGES}") for word in _CLEAN)
-_DOMAINS = ("continual:part=120", "mixed:part=120", "continual:part=120+sorted")
+_DOMAINS = ("continual:part=120", "continual:part=120+sorted")
 _UNSEEN = ("steady:part=480", "steady:part=480+sorted")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 SEEN_DOMAINS = ("art_painting", "sketch")
