@@ -72,7 +72,7 @@ def test_the_answer_is_the_mean_of_thetas_run_alone(batch: int, temperature: flo
             [worth(m, h / count, caution) for m, h in zip(means, entropies, strict=True)]
         )
         spreads = [float(torch.special.entr(m).sum()) / math.log(10) for m in means]
-        scores[0] += trust * (1 - spreads[0]) ** 2
+        scores[0] += trust * (1 - spreads[0]) ** 2 * (1 + 64 / total)
         weights = (scores / max(temperature * min(spreads) ** 2, 1e-6)).softmax(0)
         if seen < enough:
             weights = torch.tensor([1.0, 0, 0, 0])

@@ -6,9 +6,9 @@ Formula:
     J = (H(mean p) - (1 + caution) mean H(p)) / (H(mean p) + 1/2), from predictions alone: mean p
     over about 4,000 images, mean H(p) over 256. For labels in order, J grows by
     order * (mean p_i . p_(i+1) - |mean p|^2) where neighbours are alike, and that of the source by
-    trust * (1 - H(mean p) / ln K)^2. The answer is the mean of the probabilities with weights
-    exp(J / t), where t = 0.1 (h / ln K)^2 and h is the lowest H(mean p): with few classes the best
-    one answers alone.
+    trust * (1 - H(mean p) / ln K)^2 (1 + 64 / n) after n images. The answer is the mean of the
+    probabilities with weights exp(J / t), where t = 0.1 (h / ln K)^2 and h is the lowest H(mean p):
+    with few classes the best one answers alone.
 
 No gradient: up to five forward passes per batch.
 """

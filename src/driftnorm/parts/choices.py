@@ -39,8 +39,9 @@ class ThetaChoice(Answer):
     The network's own pass uses the recipe's statistics. Every other theta is one more pass, as if
     it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
     over recent images are kept, and ``J`` is their `information`. Two things are added to it, for
-    labels that come in order: to the source's, ``trust`` times ``(1 - H(mean p) / ln K)^2``, since
-    a source that predicts few classes may be right; and to each, where neighbouring images are seen
+    labels that come in order: to the source's, ``trust (1 - H(mean p) / ln K)^2 (1 + 64 / n)``
+    after n images, since a source that predicts few classes may be right, and least is known about
+    it at the beginning; and to each, where neighbouring images are seen
     to be alike, ``order`` times the `coherence` of its predictions, since those that stay with a
     class are right then. The answer is the mean of the probabilities with weights ``exp(J / t)``.
     ``t`` is ``temperature`` where predictions are spread over all classes; where one of the thetas
@@ -175,7 +176,7 @@ class ThetaChoice(Answer):
         return {
             name: information(_mean_p(counts), counts["entropy"] / counts["images"], self.caution)
             + weight * coherence(counts)
-            + (self.trust * _unspread(counts) ** 2 if _names(self).get(name) == 0 else 0.0)
+            + (self.trust * _doubt(counts) if _names(self).get(name) == 0 else 0.0)
             for name, counts in every.items()
         }
 
@@ -222,6 +223,8 @@ class ThetaChoice(Answer):
 
 
 _SHORT = "short"
+_BEGINNING = 64.0
+"""Images after which the source is favoured twice as much as later."""
 
 
 def _names(choice: ThetaChoice) -> dict[str, float]:
@@ -245,6 +248,11 @@ def _unspread(counts: Counted) -> float:
     """``1 - H(mean p) / ln K``: 0 if predictions spread over all classes, 1 if they name one."""
     mean = _mean_p(counts)
     return 1 - spread_of(mean) / math.log(max(len(mean), 2))
+
+
+def _doubt(counts: Counted) -> float:
+    """Whether a source that predicts few classes has collapsed cannot be known yet."""
+    return _unspread(counts) ** 2 * (1 + _BEGINNING / float(counts["p_images"]))
 
 
 def _average(answers: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
