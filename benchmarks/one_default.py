@@ -179,7 +179,8 @@ STAGES = {
     },
     **{
         f"development-batch{size}": Stage(
-            *("cifar10", "resnet20", size, (*_LEARNED, "recurring:part=50,rounds=5")),
+            *("cifar10", "resnet20", size),
+            (*_LEARNED, "recurring:part=50,rounds=5", *(_LONG[2:] if size == 64 else ())),
             (*_CLEAN, *_LONG_CLEAN[1:]),
             methods=("source", *PARTS),
             corruptions=DEVELOPMENT,
