@@ -13,8 +13,6 @@ from one_default import (
     BOUNDED,
     COUNTED,
     FAST_METHODS,
-    ORDER_ROWS,
-    ORDERED,
     PARTS,
     PASSES,
     QUICK,
@@ -35,6 +33,8 @@ PAGE = Path("docs/one-default.md")
 FEW = Path("docs/rows/few-classes.jsonl")
 SPEED = Path("docs/rows/speed.jsonl")
 OWN = "steady"
+
+LONG_SORTED = (("continual+sorted", 10_000), ("clean+sorted", 2000))
 
 Kind: TypeAlias = tuple[str, str, int, str, int]
 """Data, network, batch size, stream, images."""
@@ -205,20 +205,22 @@ def parts() -> Table:
             for size in (64, 8)
         ]
         gains = [accuracy(f[method]) - accuracy(f["source"]) for f in found.values()]
-        shown = ("mixed", "recurring", "continual+sorted")
-        kinds = [(kind, f) for kind, f in found.items() if kind[2] == 64 and kind[3] in shown]
-        chosen = {kind[3]: accuracy(f[method]) for kind, f in kinds}
+        shown = (("mixed", 1500), ("recurring", 1250), ("continual+sorted", 1500), *LONG_SORTED)
+        kinds = [(k, f) for k, f in found.items() if k[2] == 64 and k[3:] in shown]
+        chosen = {kind[3:]: accuracy(f[method]) for kind, f in kinds}
         lines.append((f"`{method}`", *means, min(gains), *(chosen[each] for each in shown)))
     columns = (
         Column("method"),
         *map(Column, ("mean, batch 64", "mean, batch 8", "worst stream against the source")),
         *map(Column, ("mixed, 64", "recurring, 64", "sorted, 64")),
+        *map(Column, ("10,000 sorted, 64", "2,000 clean, sorted, 64")),
     )
     note = (
         "Measured on the development images, on which the constants were chosen, so these are not "
         "held-out results. `short=0`: without the short window; `temperature=0`: only the best "
-        "theta predicts; `margin=0.05`: thetas that are a little behind are run less often. "
-        "Accuracy in %, seven streams for each batch size."
+        "theta predicts; `margin=0.05`: thetas that are a little behind are run less often; "
+        "`spread_memory=256`: the spread is forgotten as fast as the certainty. "
+        f"Accuracy in %, {len(found)} streams."
     )
     return Table("What each part contributes", columns, tuple(lines), note)
 
@@ -250,39 +252,13 @@ def passes() -> str:
 WHERE_IT_LOSES = """## Where it loses
 
 * **A poor source on images sorted by class**: until a second and a third class have come, nothing
-  tells right predictions that all name one class from those of a network that has collapsed. A
-  rule for such streams was tried, and harms others (next table).
-* **Images of several shifts mixed in one batch**, at batch 8: no window fits them all.
+  tells right predictions that all name one class from those of a network that has collapsed. What
+  `order` adds helps later, and not everywhere enough.
+* **A good source and better target statistics**: caution keeps `steady` near the source, as on
+  `photo`.
+* **A source that names one class for everything**: it may answer the first batches of a stream.
 * **Cost** (see below): up to five forward passes per batch.
 """
-CHANGED = 1.0
-"""Points from which on a stream is shown in the table of the order rule."""
-
-
-def order_rule(rows: Sequence[Row]) -> Table:
-    """What it changes that coherent predictions count: tried, and not taken as the default."""
-    found, method = by_kind([*rows, *load_rows(ORDER_ROWS)]), str(parse_method(ORDERED))
-    lines: list[tuple[str | float | None, ...]] = []
-    alike = 0
-    for (data, network, size, stream, count), own in found.items():
-        if method not in own:
-            continue
-        change = paired_change(pairs_of(own[method], own[OWN]))
-        if abs(change.value) < CHANGED:
-            alike += 1
-            continue
-        scores = [accuracy(own[name]) for name in ("source", OWN, method)]
-        name = f"{data}, {network}, batch {size}: {stream}, {count:,} images"
-        lines.append((name, *scores, interval_text(change)))
-    columns = (Column("stream"), *map(Column, ("source", OWN, f"`{method}`", "change, 95 %")))
-    note = (
-        f"Accuracy in %. On {alike} more streams the rule changed less than {CHANGED:g} point. It "
-        "was chosen on sorted digits, sorted development images of CIFAR-10 and the streams of "
-        "`sketch`, and measured on the others once, as the default. It loses where shifts follow "
-        "each other: a source that collapses under some of them predicts alike for neighbours, "
-        "which looks like labels in order. So it is an option, and not the default."
-    )
-    return Table("A rule for labels that come in order", columns, tuple(lines), note)
 
 
 def few_classes() -> Table:
@@ -308,21 +284,22 @@ HEAD = """# One default
 
 Written by `python benchmarks/one_default_page.py` from `rows/one-default-*.jsonl`.
 
-`steady` was developed on CIFAR-10 test images 0 to 1999 with five corruptions. The results below
-are for images 2000 to 3999 under four other corruptions (shot noise, defocus blur, zoom blur,
-frost; severity 5), on two data sets and two networks. An earlier split was inspected too early,
-which spoiled it, and its rows were removed. A network of a third kind, EfficientNet-Lite0, was
-trained here on three domains of PACS; it is tested on held-out images of those and on a fourth
-domain that it never saw. Every split was committed in `benchmarks/one_default.py` before the first
-of its rows was measured, and `steady` has not been changed since.
+`steady` was developed on CIFAR-10 test images 0 to 1999 with nine corruptions, on the embedded
+digits, and with two networks on PACS. The results below are for other images (2000 to 3999; clean
+ones 8000 to 9999) under four other corruptions (motion blur, snow, elastic transform, JPEG;
+severity 5), on two data sets and two networks, and for ResNet-50s that were trained here on three
+domains of PACS: they meet held-out images of those and of a fourth domain that they never saw. The
+split was committed in `benchmarks/one_default.py` before the first of its rows was measured, and
+`steady` has not been changed since. It is the third version; the rows of the first two, with splits
+of their own, are in the history, and what was wrong with them is told in that file.
 
 The goals: never more than 1 point below the source; within 0.5 points of the best other method;
 ahead of every other method in the mean over streams and in the worst window; no setting to change
 for batch sizes from 1 to 500, nor for a learning rate ten times too high; and no more expensive
 than `gprebn`.
 
-The streams are short (800 images; 300 at batch 1; 4,000 at batch 500; 500 if clean); longer ones
-are declared (`*-long`), but were not run. For CIFAR-10 with ResNet-20 at batch 64, the main streams
+Most streams are short (800 images; 300 at batch 1; 4,000 at batch 500; 500 if clean); the long ones
+show 2,000 images under each shift. For CIFAR-10 with ResNet-20 at batch 64, the main streams
 were run in three orders, all others in one: a point or two may be noise, and the intervals show how
 much. `eata` was first given 512 source images: training images for CIFAR-10, test images outside
 the held-out ones for CIFAR-100.
@@ -339,7 +316,6 @@ def page() -> str:
         methods(rows).to_markdown(),
         against_cotta(rows),
         WHERE_IT_LOSES,
-        order_rule(rows).to_markdown(),
         few_classes().to_markdown(),
         rates(rows).to_markdown(),
         f"`{parse_method(BOUNDED)}` is `tent` with a bounded step on the statistics of "

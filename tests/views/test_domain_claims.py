@@ -117,6 +117,17 @@ def test_what_was_not_run_is_not_measured() -> None:
             domains_claims_table(nothing)
 
 
+def test_the_ablations_are_asked_of_plain_training_only() -> None:
+    def few(**changes: Any) -> list[Row]:
+        return [row for row in whole_study(**changes) if row.method in ("source", "gprebn", "tent")]
+
+    lines = domains_claims_table([*few(), *few(algorithm="swad erm")]).rows
+    missing = {(line[0], line[3]) for line in lines if line[1] == "not measured"}
+    assert (CLAIMS[8].text, "erm") in missing
+    assert (CLAIMS[8].text, "swad erm") not in {(line[0], line[3]) for line in lines}
+    assert (CLAIMS[3].text, "swad erm") in missing  # the paper's main table has it
+
+
 def test_other_networks_have_lines_of_their_own_and_the_papers_numbers_for_them() -> None:
     fixed = whole_study(algorithm="erm, fixed features")
     swad = whole_study(algorithm="swad erm")

@@ -26,7 +26,15 @@ from driftnorm.methods.spec import parse_method
 from driftnorm.parts import Mixture, Running, ThetaChoice
 from driftnorm.recipe import Recipe
 
-_CHOICE = ThetaChoice(thetas=(0.0, 0.2, 0.5), memory=math.inf, enough=0, every=1)
+_CHOICE = ThetaChoice(
+    thetas=(0.0, 0.2, 0.5),
+    memory=math.inf,
+    spread_memory=math.inf,
+    enough=0,
+    trust=0.0,
+    order=0.0,
+    every=1,
+)
 _THETAS = Recipe(
     statistics=Mixture(1.0, Running(average="total")), gradient="detached", answer=(_CHOICE,)
 )

@@ -38,27 +38,32 @@ class ThetaChoice(Answer):
 
     The network's own pass uses the recipe's statistics. Every other theta is one more pass, as if
     it answered; 0 is the source, which never changes. For each, sums of predictions and entropies
-    over recent images are kept, and ``J`` is their `information`. Where neighbouring images are
-    seen to be alike, the labels come in order, and predictions that stay with a class are right:
-    ``order`` times their `coherence` may be added to ``J``. The answer is the mean of the
-    probabilities with weights ``exp(J / t)``. ``t`` is ``temperature`` where predictions are spread
-    over all classes; where one of the thetas predicts few of them, ``t`` is near 0 and the best one
-    answers alone, because every theta but 0 is wrong when the labels shift.
+    over recent images are kept, and ``J`` is their `information`. Two things are added to it, for
+    labels that come in order: to the source's, ``trust (1 - H(mean p) / ln K)^2 (1 + 64 / n)``
+    after n images, since a source that predicts few classes may be right, and least is known about
+    it at the beginning; and to each, where neighbouring images are seen
+    to be alike, ``order`` times the `coherence` of its predictions, since those that stay with a
+    class are right then. The answer is the mean of the probabilities with weights ``exp(J / t)``.
+    ``t`` is ``temperature`` where predictions are spread over all classes; where one of the thetas
+    predicts few of them, ``t`` is near 0 and the best one answers alone, because every theta but 0
+    is wrong when the labels shift.
 
     Attributes:
         thetas: Those beside the recipe's own.
         short: Images of one more window, with theta 1, that follows changes from batch to batch;
             0 turns it off.
         caution: How much more the certainty of predictions counts than their spread.
-        memory: Images over which predictions are averaged.
+        memory: Images over which the certainty of predictions and the order are averaged.
+        spread_memory: Images over which their spread is: longer, since images may come class by
+            class.
         enough: Images needed for a choice; until then the source answers.
-        order: How much coherence counts where labels come in order; at 0, not at all. It helps on
-            images that are sorted by class, and harms where shifts follow each other: predictions
-            that collapse under some of them are as coherent as ordered labels.
-        forget: The share of the sums that survives a jump of the statistics.
+        trust: How much the source is favoured where it predicts few classes; at 0, not at all.
+        order: How much coherence counts where labels come in order; at 0, not at all.
+        forget: The share of the sum of entropies that survives a jump of the statistics.
+        spread_forget: The share of the sum of predictions that does: the next class of sorted
+            images may be taken for a jump.
         temperature: How far behind a theta may be and still have a third of the best one's weight.
-        margin: A theta this far behind is only run now and then (but for the source, if the order
-            counts, which shows best on it),
+        margin: A theta this far behind is only run now and then,
         every: namely once in this many batches, until the statistics jump.
     """
 
@@ -66,9 +71,12 @@ class ThetaChoice(Answer):
     short: float = 0.0
     caution: float = 3.0
     memory: float = 256.0
+    spread_memory: float = 4000.0
     enough: int = 16
-    order: float = 0.0
+    trust: float = 0.2
+    order: float = 2.0
     forget: float = 0.1
+    spread_forget: float = 0.5
     temperature: float = 0.1
     margin: float = 0.2
     every: int = 8
@@ -80,13 +88,14 @@ class ThetaChoice(Answer):
                 "`thetas` must be different numbers in [0, 1], 0 (the source) among them, got "
                 f"{self.thetas}."
             )
-        least_of = {"memory": 1, "enough": 0, "every": 1, "caution": 0, "order": 0}
-        least_of |= {"margin": 0, "temperature": 0}
+        least_of = {"memory": 1, "spread_memory": 1, "enough": 0, "every": 1, "caution": 0}
+        least_of |= {"trust": 0, "order": 0, "margin": 0, "temperature": 0}
         for name, least in least_of.items():
             check_number(name, getattr(self, name), least=least, most=math.inf)
         if self.short and not self.short >= 1:
             raise ValueError(f"`short` must be at least 1 image, or 0, got {self.short}.")
-        check_number("forget", self.forget, least=0, most=1)
+        for name in ("forget", "spread_forget"):
+            check_number(name, getattr(self, name), least=0, most=1)
 
     @property
     def starts_from(self) -> Literal["pass"]:  # noqa: D102
@@ -122,7 +131,7 @@ class ThetaChoice(Answer):
         turn = known.get("batch", 0) % self.every == 0 or seen_images < self.enough
         for name, theta in _names(self).items():
             behind = name in worth and max(worth.values()) - worth[name] > self.margin
-            if (theta or not self.order) and behind and not jumped and not turn:
+            if behind and not jumped and not turn:
                 others[name] = {key: held for key, held in known[name].items() if key != "last"}
                 continue
             seen = self._asked(step, name, known.get(name, {}), jumped)
@@ -130,7 +139,7 @@ class ThetaChoice(Answer):
             layers = {"layers": seen.proposed} if theta else {}
             others[name] = {**self._counted(known.get(name, {}), seen.logits, jumped), **layers}
         every = {"own": own, **others}
-        weights = self._weights({name: every[name] for name in answers})
+        weights = self._weights(every, answers)
         if seen_images < self.enough:
             weights = {name: float(_names(self).get(name) == 0) for name in answers}
         choice = names.index(max(weights, key=lambda name: weights[name]))
@@ -150,19 +159,24 @@ class ThetaChoice(Answer):
         return step.run(step.x, values=step.values, mode="adapt", layers=layers)
 
     def _counted(self, memory: Counted, logits: Tensor, jumped: bool) -> dict[str, Any]:
-        """The sums after some images; at a jump, most of the past is forgotten."""
-        return counted(memory, logits, self.memory, self.forget if jumped else 1.0)
+        """The sums after some images; at a jump, some of the past is forgotten."""
+        return counted(
+            memory,
+            logits,
+            self.memory,
+            self.forget if jumped else 1.0,
+            spread_memory=self.spread_memory,
+            spread_kept=self.spread_forget if jumped else 1.0,
+        )
 
     def _worth(self, every: Mapping[str, Counted]) -> dict[str, float]:
-        """``J`` of each, and what coherence adds to it."""
-        if not every:
-            return {}
-        weight = self.order * is_ordered([*every.values()])
+        """``J`` of each, and what trust and coherence add to it."""
+        gentle = every.get(_gentlest(self))
+        weight = self.order * is_ordered(gentle) if gentle else 0.0
         return {
-            name: information(
-                counts["p"] / counts["images"], counts["entropy"] / counts["images"], self.caution
-            )
+            name: information(_mean_p(counts), counts["entropy"] / counts["images"], self.caution)
             + weight * coherence(counts)
+            + (self.trust * _doubt(counts) if _names(self).get(name) == 0 else 0.0)
             for name, counts in every.items()
         }
 
@@ -177,12 +191,13 @@ class ThetaChoice(Answer):
         worth = self._worth({name: memory[name] for name in thetas})
         return dict(sorted((theta, worth[name]) for name, theta in thetas.items()))
 
-    def _weights(self, every: Mapping[str, Counted]) -> dict[str, float]:
+    def _weights(
+        self, every: Mapping[str, Counted], asked: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Of each answer; they sum to 1."""
-        shares = [each["p"] / each["images"] for each in every.values()]
-        classes = math.log(max(len(shares[0]), 2))
-        sharpness = max(self.temperature * (min(map(spread_of, shares)) / classes) ** 2, 1e-6)
-        worth = self._worth(every)
+        spread = 1 - max(_unspread(every[name]) for name in asked)
+        sharpness = max(self.temperature * spread**2, 1e-6)
+        worth = {name: value for name, value in self._worth(every).items() if name in asked}
         best = max(worth.values())
         raw = {name: math.exp((value - best) / sharpness) for name, value in worth.items()}
         return {name: value / sum(raw.values()) for name, value in raw.items()}
@@ -208,12 +223,36 @@ class ThetaChoice(Answer):
 
 
 _SHORT = "short"
+_BEGINNING = 64.0
+"""Images after which the source is favoured twice as much as later."""
 
 
 def _names(choice: ThetaChoice) -> dict[str, float]:
     """Names of the others' memories; a dot would split a name in the saved state."""
     long = {f"other{number}": theta for number, theta in enumerate(choice.thetas)}
     return {**long, _SHORT: 1.0} if choice.short else long
+
+
+def _gentlest(choice: ThetaChoice) -> str:
+    """Whose statistics are nearest to the source's, but not the source's."""
+    adapted = {name: theta for name, theta in _names(choice).items() if theta and name != _SHORT}
+    return min(adapted, key=lambda name: adapted[name], default="own")
+
+
+def _mean_p(counts: Counted) -> Tensor:
+    mean: Tensor = counts["p"] / counts["p_images"]
+    return mean
+
+
+def _unspread(counts: Counted) -> float:
+    """``1 - H(mean p) / ln K``: 0 if predictions spread over all classes, 1 if they name one."""
+    mean = _mean_p(counts)
+    return 1 - spread_of(mean) / math.log(max(len(mean), 2))
+
+
+def _doubt(counts: Counted) -> float:
+    """Whether a source that predicts few classes has collapsed cannot be known yet."""
+    return _unspread(counts) ** 2 * (1 + _BEGINNING / float(counts["p_images"]))
 
 
 def _average(answers: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:

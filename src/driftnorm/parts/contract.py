@@ -108,7 +108,7 @@ def check_shares(memory: Mapping[str, Any], name: str, images: str = "images") -
     if name not in memory:
         return
     check_counts(memory, [name])
-    total, expected = float(memory[name].sum()), float(memory[images])
+    total, expected = float(memory[name].sum()), float(memory.get(images, 0.0))
     if not abs(total - expected) <= 0.01 * expected:
         raise ValueError(
             f"`{name}` must add up to the {expected:g} of `{images}`, since the shares of an image "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -30,6 +30,8 @@ def information(mean_p: Tensor, mean_entropy: Tensor, caution: float) -> float:
     is the mutual information of image and prediction. That alone is fooled when wrong predictions
     spread over many classes, or when the images show few of them; so certainty counts more.
     Dividing by the spread keeps a source that predicts one class for all images from looking good.
+    The spread may be that of more images than the certainty: where the images come class by class,
+    right predictions spread only over a long time.
     """
     spread = spread_of(mean_p)
     return (spread - (1 + caution) * float(mean_entropy)) / (spread + 0.5)
@@ -53,31 +55,46 @@ def coherence(counts: Counted) -> float:
     return float(counts["pairs"] / counts["pair_count"] - usual.dot(usual))
 
 
-def is_ordered(every: Sequence[Counted]) -> float:
-    """Whether images come in order, from the most coherent predictions: 0 no, 1 yes."""
-    pairs = max(counts.get("pair_count", 0) for counts in every)
-    above = max(map(coherence, every)) - _CHANCE / math.sqrt(pairs + 1)
+def is_ordered(counts: Counted) -> float:
+    """Whether images come in order, by predictions that are adapted a little: 0 no, 1 yes.
+
+    Those of the source would not do: where shifts follow each other, a source that collapses onto
+    another class under each of them predicts alike for neighbours. Nor would those of statistics
+    that are all the target's, which lose labels that come in order.
+    """
+    above = coherence(counts) - _CHANCE / math.sqrt(counts.get("pair_count", 0) + 1)
     return min(1.0, max(0.0, above / _CLEAR))
 
 
-def counted(before: Counted, logits: Tensor, memory: float, kept: float = 1.0) -> dict[str, Any]:
+def counted(
+    before: Counted,
+    logits: Tensor,
+    memory: float,
+    kept: float = 1.0,
+    *,
+    spread_memory: float = math.inf,
+    spread_kept: float = 1.0,
+) -> dict[str, Any]:
     """The sums after some more images.
 
     Args:
         before: The sums so far.
         logits: Of the images, in their order.
-        memory: Images over which is averaged.
-        kept: The share of the sums of predictions that is kept beyond that; the order of the
-            images is another matter, and is not forgotten.
+        memory: Images over which entropies and neighbours are averaged.
+        kept: The share of the sum of entropies that is kept beyond that, as after a jump; the order
+            of the images is another matter, and is not forgotten.
+        spread_memory: Images over which predictions are averaged.
+        spread_kept: The share of their sum that is kept beyond that.
     """
     wide = of_classes(logits).detach().float()
     images = len(wide)
-    fade = (1 - 1 / memory) ** images
+    fade, long = (1 - 1 / memory) ** images, spread_kept * (1 - 1 / spread_memory) ** images
     every = F.softmax(wide, dim=1)
     p = every.mean(dim=[0, *range(2, wide.dim())])
     entropy = softmax_entropy(wide).mean()
     sums = {
-        "p": images * p + kept * fade * before.get("p", torch.zeros_like(p)),
+        "p": images * p + long * before.get("p", torch.zeros_like(p)),
+        "p_images": images + long * before.get("p_images", 0.0),
         "entropy": images * entropy + kept * fade * before.get("entropy", torch.zeros_like(p[0])),
         "images": images + kept * fade * before.get("images", 0.0),
     }
@@ -100,5 +117,5 @@ def judge(counts: Counted) -> None:
     if not counts["images"] > 0:
         raise ValueError(f"`images` must be > 0, got {counts['images']}.")
     check_counts(counts, ("entropy", "pairs", "pair_count", "squares", "last"))
-    check_shares(counts, "p")
+    check_shares(counts, "p", "p_images")
     check_shares(counts, "usual", "pair_count")
