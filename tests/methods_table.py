@@ -169,6 +169,7 @@ ROWS = (
     Row("eata@gprebn+lame", {"theta": 0.5, "k": 3, **_KEEPING}, "affine", needs_source=True),
     Row("tent@bn-window", _BOLD, trains="affine", needs_source=True),
     Row("tent@bn-window", {"cap": 0.01, "leash": 0.05, "lr": 0.1}, "affine", needs_source=True),
+    Row("eata@bn-window", _KEEPING, trains="affine", needs_source=True),
     Row("sar@bn-window", {"margin": 1.0, **_BOLD}, trains="affine", needs_source=True),
     Row("tent@bn", {"theta": "auto", **_BOLD}, trains="affine", needs_source=True),
     Row("bn-window+lame", needs_source=True),
