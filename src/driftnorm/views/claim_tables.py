@@ -241,7 +241,11 @@ def _where_tent_fails(selected: Sequence[Row], trainer: Trainer) -> Iterator[Lin
             None,
         )
     ours = _rows_of(selected, trainer, "gprebn")
-    if ours:
+    both = {place_of(row) for row in ours} & {place_of(row) for row in tents}
+    if both:
+        ours, tents = ([row for row in side if place_of(row) in both] for side in (ours, tents))
+        targets = targets_of(ours)
+        met = counted(len(targets), "target")
         claim = Claim("GpreBN holds where Tent fails", "gprebn", "tent", "higher")
         gain: Interval = change(ours, tents)
         harmless = "not testable here: Tent does no harm"
